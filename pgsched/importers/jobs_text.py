@@ -26,21 +26,27 @@ SHARED = (
 
 
 def write_jobs_file(
-    imported: Imported, *, title: str, mode: str | None = None, sections: Mapping[str, Any] | None = None
+    imported: Imported,
+    *,
+    title: str,
+    sites: Sequence[str] = ("",),
+    mode: str | None = None,
+    sections: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the text of jobs.yaml.
 
-    `title`: a sentence that says what was read. `mode`: `shadow`, or None for paused jobs. `sections`: what stands in
-    the file beside jobs, such as `calendars`.
+    `title`: a sentence that says what was read. `sites`: how the pages begin that the source has of a reason's pages.
+    `mode`: `shadow`, or None for paused jobs. `sections`: what stands in the file beside jobs, such as `calendars`.
     """
     jobs = [(job, _with_mode(job, mode)) for job in imported.jobs]
     shared = _shared_columns([columns for _, columns in jobs])
-    lines = [*_head(imported, title)]
+    lines = [*_head(imported, title, tuple(sites))]
     if shared:
         lines.append("defaults:")
         lines.extend(line for name, value in shared.items() for line in entry_lines(name, value, 2))
     lines.append("jobs:" if jobs else "jobs: {}")
-    for job, columns in jobs:
+    for number, (job, columns) in enumerate(jobs):
+        lines.extend([""] * (number > 0))
         lines.extend(_job_lines(job, {name: value for name, value in columns.items() if name not in shared}))
     for name, value in (sections or {}).items():
         lines.extend(["", *entry_lines(name, value, 0)])
@@ -77,7 +83,7 @@ def _shared_columns(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _head(imported: Imported, title: str) -> Iterator[str]:
+def _head(imported: Imported, title: str, sites: tuple[str, ...]) -> Iterator[str]:
     yield from comment_lines(title)
     yield from comment_lines(summary_lines(imported)[0] + ".")
     for remark in imported.remarks:
@@ -89,12 +95,11 @@ def _head(imported: Imported, title: str) -> Iterator[str]:
     for reason in Reason:
         if reason in used:
             yield from comment_lines(f"{reason.name}: {reason.sentence}", hang=2)
-            yield from (f"#   {page}" for page in reason.pages)
+            yield from (f"#   {page}" for page in reason.pages if page.startswith(sites))
 
 
 def _job_lines(job: ImportedJob, columns: Mapping[str, Any]) -> Iterator[str]:
     above = [remark for remark in job.remarks if remark.column not in columns]
-    yield ""
     yield from comment_lines(_place(job.where, job.source), indent=2, hang=2)
     for remark in above:
         yield from comment_lines(_remark_text(remark), indent=2, hang=2)

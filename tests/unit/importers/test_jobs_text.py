@@ -58,7 +58,6 @@ def test_a_remark_stands_above_its_line() -> None:
                 args={"stdin": "x\n"}, overlap="allow")  # fmt: skip
     text = write_jobs_file(Imported([found]), title="From a test.")
     assert text.split("jobs:\n")[1].splitlines() == [
-        "",
         "  # line 3: 0 2 * * * ./dump",
         "  # HOME: no home",
         "  dump:",

@@ -1,0 +1,1 @@
+"""Crontabs: of users, of the system, and files of /etc/cron.d."""

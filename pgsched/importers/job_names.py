@@ -1,0 +1,120 @@
+"""Names for jobs whose source has none: from the program that a command line runs.
+
+Invariant: two jobs of one import have different names, and the same source gives the same names again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+LONGEST = 60
+# What a shell line consists of: a redirection, a word, or the end of a simple command.
+TOKEN = re.compile(
+    r"""(?P<redirection>[0-9]*[<>]+(?:&[0-9-]+)?)
+    | (?P<word>(?:[^\s'"\\;|&()<>]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)
+    | (?P<end>&&|\|\||[;|&()\n])""",
+    re.VERBOSE,
+)
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+# Commands that only prepare for the one that counts.
+PREPARING = {"[", "[[", "test", "cd", "export", ".", "source", "sleep", "set", "umask", "ulimit", "fi", "true", ":",
+             "exit", "echo", "done", "for", "mkdir"}  # fmt: skip
+# Words of the shell before a command.
+KEYWORDS = {"{", "}", "if", "then", "else", "elif", "while", "until", "do", "!", "time", "eval", "exec"}
+# Programs that start another one, each with its options that take a value.
+WRAPPERS = {"nice": ("-n",), "ionice": ("-c", "-n"), "timeout": ("-k", "-s"), "flock": ("-w", "-E"), "env": ("-u",),
+            "sudo": ("-u", "-g"), "nohup": (), "chronic": (), "setsid": (), "command": (),
+            "chrt": (), "runuser": ("-u",), "su": (), "xvfb-run": (), "systemd-cat": ("-t",), "cronic": (),
+            "stdbuf": ()}  # fmt: skip
+# Of these the first argument that is no option is no program either: a time, or the file of a lock.
+WITH_AN_ARGUMENT = {"timeout", "flock", "chrt"}
+INTERPRETERS = re.compile(r"(?:ba|da|k|z|a)?sh|python[\d.]*|perl[\d.]*|ruby[\d.]*|php[\d.]*|node|java|pwsh")
+SCRIPT_ENDINGS = (".sh", ".py", ".pl", ".rb", ".php", ".js", ".jar", ".bash", ".cron", ".job")
+
+
+class JobNames:
+    """The names that one import has given."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def take(self, wanted: str) -> str:
+        """Return the name, with a number behind it if another job has it already."""
+        name, number = wanted, 1
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}-{number}"
+        self._taken.add(name)
+        return name
+
+
+def name_of_command(command: str, otherwise: str) -> str:
+    """Return a name for what a shell line runs: its first program that does more than prepare.
+
+    `otherwise`: the name where none is found.
+    """
+    for words in _simple_commands(command[:2000]):
+        if found := _program(words):
+            return found
+    return otherwise
+
+
+def _simple_commands(command: str) -> Iterator[list[str]]:
+    """Yield the words of each simple command of a shell line, without redirections and their files."""
+    words: list[str] = []
+    redirected = False
+    for token in TOKEN.finditer(command):
+        if token["end"] is not None:
+            yield words
+            words = []
+        elif token["word"] is not None and not redirected:
+            words.append(token["word"].strip("'\""))
+        redirected = token["redirection"] is not None and "&" not in token["redirection"]
+    yield words
+
+
+def _program(words: list[str]) -> str | None:
+    """Return the name of the program that some words start; None for one that only prepares."""
+    while words:
+        first, words = words[0], words[1:]
+        base = PurePosixPath(first).name
+        if first in KEYWORDS or ASSIGNMENT.match(first) or first.startswith(("$", "`")):
+            continue
+        if base in PREPARING:
+            return None
+        if base in WRAPPERS:
+            words = _skip_options(words, WRAPPERS[base])
+            words = words[1:] if base in WITH_AN_ARGUMENT else words
+            continue
+        if INTERPRETERS.fullmatch(base) and (script := _script(words)):
+            return script
+        return slug(base)
+    return None
+
+
+def _skip_options(words: list[str], with_value: Iterable[str]) -> list[str]:
+    while words and words[0].startswith("-"):
+        words = words[2:] if words[0] in with_value else words[1:]
+    return words
+
+
+def _script(words: list[str]) -> str | None:
+    """Return the name of the script or module that an interpreter runs; None for a text after -c."""
+    for at, word in enumerate(words):
+        if word == "-m" and at + 1 < len(words):
+            return slug(words[at + 1])
+        if word in ("-c", "-e", "-r"):
+            return name_of_command(words[at + 1], "") or None if word == "-c" and at + 1 < len(words) else None
+        if not word.startswith("-"):
+            return slug(PurePosixPath(word).name)
+    return None
+
+
+def slug(text: str) -> str | None:
+    """Return a text as a short name of letters, digits, `.`, `_`, `@` and `-`; None where nothing is left."""
+    for ending in SCRIPT_ENDINGS:
+        text = text.removesuffix(ending)
+    kept = re.sub(r"[^A-Za-z0-9._@-]+", "-", text).strip("-.")[:LONGEST]
+    return kept or None
