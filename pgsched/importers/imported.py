@@ -56,6 +56,7 @@ class Reason(Enum):
     PERSISTENT = ("A missed run is made up for, once: catch_up is latest.", (TIMER,), True)
     WAKE_SYSTEM = ("pgsched does not wake a machine that sleeps.", (TIMER,))
     CLOCK_TRIGGER = ("pgsched does not start jobs because clock or zone of a machine change.", (TIMER,))
+    CONDITION = ("The timer has conditions, which systemd asks when the timer starts.", (UNIT,), True)
     TEMPLATE = ("A template without an instance is no unit.", (UNIT,))
     NO_UNIT = ("The unit that the timer starts is not among the files, or is no service.", (TIMER,))
     UNIT_STARTED = ("The service stays a unit: the job starts it with systemctl on its machine.", (SERVICE,), True)

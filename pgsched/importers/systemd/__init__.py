@@ -1,0 +1,1 @@
+"""Timers of systemd and the services that they start."""
