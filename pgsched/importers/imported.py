@@ -22,10 +22,12 @@ K8S_JOB = "https://kubernetes.io/docs/concepts/workloads/controllers/job/"
 POD = "https://kubernetes.io/docs/concepts/workloads/pods/"
 ROBFIG = "https://pkg.go.dev/github.com/robfig/cron/v3"
 CELERY = "https://docs.celeryq.dev/en/stable/userguide/periodic-tasks.html"
+CELERY_CRONTAB = "https://docs.celeryq.dev/en/stable/reference/celery.schedules.html"
 CELERY_CALLS = "https://docs.celeryq.dev/en/stable/userguide/calling.html"
 CELERY_TABLES = "https://django-celery-beat.readthedocs.io/en/latest/"
 PG_CRON = "https://github.com/citusdata/pg_cron"
 APSCHEDULER = "https://apscheduler.readthedocs.io/en/3.x/userguide.html"
+APS_CRON = "https://apscheduler.readthedocs.io/en/3.x/modules/triggers/cron.html"
 
 
 class Reason(Enum):
@@ -37,22 +39,24 @@ class Reason(Enum):
     ENVIRONMENT = ("The value of a variable comes from elsewhere: a file, a secret or the manager.", (SERVICE, POD))
     MAILTO = ("cron mails what a command prints. pgsched keeps it, and sends alerts of failures.", (CRONTAB,))
     PERCENT = ("What follows the first % is the input of the command: stdin.", (CRONTAB,), True)
-    AT_REBOOT = ("pgsched has no start of a machine: leave this to its service manager.", (CRONTAB, TIMER))
+    AT_REBOOT = ("pgsched has no start of a machine: leave this to its service manager.", (CRONTAB, TIMER, PG_CRON))
     USER_COLUMN = ("A job runs as the user of the worker that serves its queue.", (CRONTAB, SERVICE), True)
     USER_LOST = ("The queue does not tell the user: the job runs as the user of whichever worker.", (CRONTAB, SERVICE))
     HOME = ("cron starts commands in the home directory of the owner, which is not known here.", (CRONTAB,))
     RANDOM_DELAY = ("The random delay stays the same there; jitter differs from slot to slot.", (CRONIE, TIMER))
-    JITTER = ("A random delay is a jitter: below that amount, chosen for each slot.", (TIMER,), True)
+    JITTER = ("A random delay is a jitter: below that amount, chosen for each slot.", (TIMER, APS_CRON), True)
     RANDOM_VALUE = ("cron chooses a value when it reads the crontab; here it was chosen now.", (CRONIE,), True)
     FLAGS = ("Letters for logs and mail mean nothing here.", ("https://man.openbsd.org/crontab.5", CRONIE), True)
-    TIME_ZONE = ("The source names a zone of its own.", (CRONIE, CRONJOB), True)
-    CLOCK_CHANGE = ("When clocks change, the source runs other slots.", (CRONTAB, CALENDAR, ROBFIG))
+    TIME_ZONE = ("The source names a zone of its own.", (CRONIE, CRONJOB, CELERY, PG_CRON), True)
+    CLOCK_CHANGE = ("When clocks change, the source runs other slots.",
+                    (CRONTAB, CALENDAR, ROBFIG, CELERY, APS_CRON, PG_CRON))  # fmt: skip
     CLOCK_CHANGE_KEPT = ("The schedule is written so that it does as the source when clocks change.",
-                         (CALENDAR, ROBFIG), True)  # fmt: skip
-    SCHEDULE = ("No schedule of pgsched means exactly this.", (CRONTAB, CALENDAR, ROBFIG, CELERY, APSCHEDULER))
+                         (CALENDAR, ROBFIG, CELERY, APS_CRON, PG_CRON), True)  # fmt: skip
+    SCHEDULE = ("No schedule of pgsched means exactly this.",
+                (CRONTAB, CALENDAR, ROBFIG, CELERY, APS_CRON, PG_CRON))  # fmt: skip
     ANCHOR = ("An interval counts from another instant: the job's start.", (ROBFIG, CELERY, APSCHEDULER), True)
     MONOTONIC = ("The source counts from the boot or from the unit's last start or end.", (TIMER,))
-    SYNTAX = ("The source itself does not accept this.", (CRONTAB, TIMER, CRONJOB))
+    SYNTAX = ("The source itself does not accept this.", (CRONTAB, TIMER, CRONJOB, CELERY_CRONTAB, PG_CRON))
     PERSISTENT = ("A missed run is made up for, once: catch_up is latest.", (TIMER,), True)
     WAKE_SYSTEM = ("pgsched does not wake a machine that sleeps.", (TIMER,))
     CLOCK_TRIGGER = ("pgsched does not start jobs because clock or zone of a machine change.", (TIMER,))
@@ -63,7 +67,8 @@ class Reason(Enum):
     CONCURRENCY_POLICY = ("A slot that meets an earlier run has another end.", (CRONJOB,))
     FORBID = ("Forbid starts the latest missed slot when the earlier run ends; so does overlap here.", (CRONJOB,), True)
     STARTING_DEADLINE = ("Slots later than the deadline are missed: catch_up_window.", (CRONJOB,), True)
-    SUSPENDED = ("The source had it suspended: it is paused, also in shadow mode.", (CRONJOB, CELERY), True)
+    SUSPENDED = ("The source had it suspended: it is paused, also in shadow mode.",
+                 (CRONJOB, CELERY_TABLES, APSCHEDULER, PG_CRON), True)  # fmt: skip
     WORKER_IMAGE = ("The job runs in the container of the worker of its queue: same image, mounts and account.",
                     (POD,), True)  # fmt: skip
     CONTAINERS = ("A run is one process in one container.", (POD, K8S_JOB))
