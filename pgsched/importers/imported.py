@@ -98,7 +98,6 @@ class Reason(Enum):
     ONE_OFF = ("The job runs once: max_runs is 1.", (CELERY_TABLES,), True)
     IGNORED = ("The source ignores a part of what stands there; so does the job.", (PG_CRON,), True)
     DOM_AND_DOW = ("cron.match_dom_and_dow is on: a day must match both fields of days.", (PG_CRON,), True)
-    QUEUED_ONCE = ("Of the runs of an interval that are due while one runs, one waits.", (PG_CRON,), True)
     OWN_JOBS = ("A role sees its own jobs, unless it is a superuser or passes by row security.", (PG_CRON,), True)
     ROLE = ("A job runs with the rights of its owner, who is the role that adds it.", (PG_CRON,))
     DATABASE = ("A job of another database needs workers that know it: --sql-dsn.", (PG_CRON,), True)

@@ -122,12 +122,12 @@ def omit(identity: str, reason: Reason, text: str) -> Omitted:
 
 def import_job(identity: str, state: Any, now: datetime) -> ImportedJob:
     """Return one job. Raises NotWritten."""
-    if not (isinstance(state, dict) and isinstance(state.get("func"), str) and "trigger" in state):
+    if not (isinstance(state, dict) and isinstance(state.get("func"), str) and state["func"] and "trigger" in state):
         raise NotWritten("no state of a job")
     plan = read_trigger(state["trigger"], now)
     function = state["func"].replace(":", ".")[:1000]
     title = state.get("name") if isinstance(state.get("name"), str) else ""
-    name = (title or function if MADE_UP.fullmatch(identity) else identity)[:LONGEST_NAME]
+    name = (title or function if MADE_UP.fullmatch(identity) or not identity else identity)[:LONGEST_NAME]
     columns: dict[str, Any] = {"task": function, **plan.columns}
     if title and title not in (name, function.rpartition(".")[2]):
         columns["description"] = title[:1000]
@@ -146,7 +146,7 @@ def import_job(identity: str, state: Any, now: datetime) -> ImportedJob:
 
 def add_executor(columns: dict[str, Any], executor: Any) -> list[Remark]:
     """Add the queue that stands for another executor than the default one."""
-    if executor in (None, "default") or not isinstance(executor, str):
+    if executor in (None, "", "default") or not isinstance(executor, str):
         return []
     columns["queue"] = executor[:100]
     return [Remark(Reason.EXECUTOR, f"executor {executor[:100]}", "queue")]

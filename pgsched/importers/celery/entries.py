@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -20,7 +21,7 @@ from pgsched.core.schedule.cron import parse
 from pgsched.errors import InputError, ScheduleError
 from pgsched.importers.arguments import add_arguments
 from pgsched.importers.celery.crontabs import Crontab, FieldRefused
-from pgsched.importers.celery.options import Broker, add_options
+from pgsched.importers.celery.options import Broker, add_options, read_seconds
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
 from pgsched.importers.schedules.clock_changes import Rule, choose_spelling, find_changes
 from pgsched.importers.schedules.lengths import every
@@ -116,9 +117,12 @@ def import_entries(entries: Iterable[Entry], settings: Settings, now: datetime) 
     except ScheduleError as error:
         raise InputError(f"Celery's timezone: {error.reason}", "timezone") from None
     found = Imported(remarks=list(ABOUT_ALL))
-    for count, entry in enumerate(entries):
-        if count >= MOST_JOBS:
-            raise InputError(f"more than {MOST_JOBS:,} entries: that many are read at once")
+    listed = list(islice(entries, MOST_JOBS + 1))
+    if len(listed) > MOST_JOBS:
+        raise InputError(f"more than {MOST_JOBS:,} entries: that many are read at once")
+    if any(isinstance(entry.schedule, Interval) for entry in listed):
+        found.remarks.append(Remark(Reason.ANCHOR, "beat counts an interval from its own start"))
+    for entry in listed:
         job = import_entry(entry, settings, now)
         (found.omitted if isinstance(job, Omitted) else found.jobs).append(job)  # type: ignore[arg-type]
     return found
@@ -141,8 +145,8 @@ def import_entry(entry: Entry, settings: Settings, now: datetime) -> ImportedJob
     remarks += add_life(columns, entry)
     remarks += add_arguments(columns, entry.args or None, entry.kwargs or None, parameters=entry.parameters)
     columns |= POLICIES
-    if isinstance(entry.schedule, Crontab) and settings.starting_deadline:
-        columns["catch_up_window"] = timedelta(seconds=min(max(int(settings.starting_deadline), 1), 10**8))
+    if isinstance(entry.schedule, Crontab) and (deadline := read_seconds(settings.starting_deadline)) is not None:
+        columns["catch_up_window"] = deadline
     remarks += add_options(columns, options, settings.broker, zones.zone(settings.timezone))
     return ImportedJob(entry.name[:200], columns, remarks, entry.where, entry.source)
 

@@ -53,7 +53,7 @@ def add_options(columns: dict[str, Any], options: Mapping[str, Any], broker: Bro
     add_limits(columns, limits)
     for name, value in given.items():
         match name:
-            case "queue" if isinstance(getattr(value, "name", value), str):
+            case "queue" if isinstance(getattr(value, "name", value), str) and value:
                 columns["queue"] = str(getattr(value, "name", value))[:100]
             case "expires":
                 remarks.append(add_expiry(columns, value, tz))

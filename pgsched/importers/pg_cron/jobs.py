@@ -85,6 +85,8 @@ def import_rows(rows: Iterable[Row], settings: Settings, now: datetime) -> Impor
         raise InputError(f"{len(listed):,} jobs; at most {MOST_JOBS:,} are read at once")
     roles = Counter(row.username for row in listed)
     usual_role = roles.most_common(1)[0][0] if roles else ""
+    if any(read_seconds(row.schedule) for row in listed):
+        found.remarks.append(Remark(Reason.ANCHOR, "pg_cron counts an interval from the last start"))
     if listed:
         found.remarks.append(Remark(Reason.ROLE, f"apply the file as {usual_role}, whose jobs they were"))
     names: Counter[str] = Counter()

@@ -65,7 +65,7 @@ def test_a_role_is_told_that_it_sees_its_own_jobs_only(
     db.execute("UPDATE cron.job SET username = %s WHERE jobid = 2", [logins.name("alice")])
     said = pgsched("import", "pg_cron", "--dsn", logins.dsn("alice"), "--json").json
     assert [job["name"] for job in said["jobs"]] == ["cron 2"]
-    assert [remark["reason"] for remark in said["remarks"]] == ["time_zone", "own_jobs", "role"]
+    assert [remark["reason"] for remark in said["remarks"]] == ["time_zone", "own_jobs", "anchor", "role"]
 
 
 def test_reading_writes_nothing_even_where_the_table_is_a_trap(pgsched: Pgsched, db: psycopg.Connection) -> None:
