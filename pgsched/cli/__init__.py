@@ -34,6 +34,7 @@ MODULES = {
     "commands.job.jobs": ("job",),
     "commands.job.preview": ("job",),
     "commands.job.calendars": ("job",),
+    "commands.importing.files": ("import",),
     "commands.enqueue": ("enqueue",),
     "commands.run.runs": ("run",),
     "commands.backfill": ("backfill",),

@@ -49,6 +49,10 @@ class JobNames:
         self._taken.add(name)
         return name
 
+    def take_first(self, *wanted: str) -> str:
+        """Return the first of these names that is free; the last one with a number where none is."""
+        return self.take(next((name for name in wanted if name not in self._taken), wanted[-1]))
+
 
 def name_of_command(command: str, otherwise: str) -> str:
     """Return a name for what a shell line runs: its first program that does more than prepare.

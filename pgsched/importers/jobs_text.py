@@ -7,17 +7,18 @@ Each job is paused, or in shadow mode: applying the file starts nothing.
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pgsched.control_characters import escape_controls
 from pgsched.core.units import format_count
 from pgsched.importers.imported import Imported, ImportedJob, Reason, Remark
-from pgsched.importers.yaml_text import entry_lines, escape_unprintable, scalar_text
+from pgsched.importers.yaml_text import entry_lines, escape_unprintable, flow_text, scalar_text
 
 COMMENT_WIDTH = 110
 MOST_OF_A_SOURCE = 300  # characters of the source's line that a comment repeats
-# Columns that move to `defaults` where all jobs have the same value.
+# Columns that move to `defaults` where all jobs have them, and most have the same value.
 SHARED = (
     "timezone", "kind", "queue", "overlap", "retry_within", "misfire_after", "catch_up", "catch_up_window",
     "start_deadline", "max_attempts", "backoff", "backoff_base", "backoff_max", "backoff_jitter", "kill_after",
@@ -47,7 +48,7 @@ def write_jobs_file(
     lines.append("jobs:" if jobs else "jobs: {}")
     for number, (job, columns) in enumerate(jobs):
         lines.extend([""] * (number > 0))
-        lines.extend(_job_lines(job, {name: value for name, value in columns.items() if name not in shared}))
+        lines.extend(_job_lines(job, _without(columns, shared)))
     for name, value in (sections or {}).items():
         lines.extend(["", *entry_lines(name, value, 0)])
     lines.extend(_omitted_lines(imported))
@@ -71,16 +72,21 @@ def _with_mode(job: ImportedJob, mode: str | None) -> dict[str, Any]:
     return {**job.columns, "mode": mode}
 
 
+def _without(columns: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns whose value is not that of the defaults."""
+    return {name: value for name, value in columns.items() if name not in shared or shared[name] != value}
+
+
 def _shared_columns(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the columns with one value in all jobs. A single job keeps its own."""
-    if len(jobs) < 2:
-        return {}
-    first = jobs[0]
-    return {
-        name: first[name]
-        for name in SHARED
-        if name in first and all(name in job and job[name] == first[name] for job in jobs)
-    }
+    """Return the columns that all jobs have, each with the value that most of them have. A single job keeps its own."""
+    found: dict[str, Any] = {}
+    for name in SHARED if len(jobs) > 1 else ():
+        if all(name in job for job in jobs):
+            texts = Counter(flow_text(job[name]) for job in jobs)
+            text, count = texts.most_common(1)[0]
+            if count * 2 > len(jobs):
+                found[name] = next(job[name] for job in jobs if flow_text(job[name]) == text)
+    return found
 
 
 def _head(imported: Imported, title: str, sites: tuple[str, ...]) -> Iterator[str]:

@@ -43,8 +43,8 @@ class CrontabOptions:
 
     `label`: what stands before `line 12`, for a file of several. `timezone`: of the machine. `owner`: the user whose
     crontab it is, if that is known. `user_column`: each line has a user before its command. `queue`: of all jobs;
-    `{user}` in it stands for the user. `home_of`: the home directory of a user, or None. `prefix`: what all names
-    begin with.
+    `{user}` in it stands for the user. `home`: the directory in which commands start, where it is not that of the user;
+    `home_of`: the home directory of a user, or None. `prefix`: what all names begin with.
     """
 
     timezone: str
@@ -53,6 +53,7 @@ class CrontabOptions:
     owner: str | None = None
     user_column: bool = False
     queue: str | None = None
+    home: str | None = None
     home_of: Callable[[str], str | None] = field(default={"root": "/root"}.get)
     prefix: str | None = None
 
@@ -163,7 +164,7 @@ class _Reading:
         if self._options.timezone != "UTC":
             args["env"].setdefault("TZ", self._options.timezone)
         user = self._user(line)
-        home = env.get("HOME") or (self._options.home_of(user) if user else None)
+        home = env.get("HOME") or self._options.home or (self._options.home_of(user) if user else None)
         if home:
             args["env"].setdefault("HOME", home)
             args["cwd"] = home

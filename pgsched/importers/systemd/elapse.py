@@ -17,6 +17,7 @@ from pgsched.core.schedule.cron import parse
 from pgsched.errors import ScheduleError
 from pgsched.importers.clock_changes import Rule, as_fixed, describe_change, first_difference
 from pgsched.importers.imported import Reason, Remark
+from pgsched.importers.schedules.lengths import every
 from pgsched.importers.systemd.calendar_events import CalendarEvent, EventRefused, parse_event
 from pgsched.importers.systemd.event_cron import cron_expressions
 from pgsched.importers.systemd.time_spans import parse_span
@@ -114,18 +115,19 @@ def _of_spans(spans: list[tuple[str, timedelta]]) -> tuple[ElapseTimes, list[tup
         if spans:
             raise NoJob(Reason.AT_REBOOT, "elapses once after a start: leave it to systemd")
         raise NoJob(Reason.SYNTAX, "the timer never elapses")
-    name, length = min(repeating, key=lambda one: (one[0] != "OnUnitActiveSec", one[1]))
-    seconds = round(length.total_seconds())
-    if seconds < 1:
+    name, wanted = min(repeating, key=lambda one: (one[0] != "OnUnitActiveSec", one[1]))
+    length = timedelta(seconds=round(wanted.total_seconds()))
+    interval = every(length)
+    if interval is None:
         raise NoJob(Reason.SCHEDULE, f"{name}={length_text(length)} is shorter than a second")
     if name == "OnUnitActiveSec":
-        times = ElapseTimes(f"@every {seconds}s", columns={"overlap": "buffer_one"})
+        times = ElapseTimes(interval, columns={"overlap": "buffer_one"})
         text = "the interval counts from the job's start and not from the last start of the unit"
     else:
-        times = ElapseTimes(f"@after {seconds}s")
+        times = ElapseTimes(interval.replace("@every", "@after"))
         text = "the interval counts from the end of the last run, also across a restart of the machine"
     times.remarks.append(Remark(Reason.MONOTONIC, f"{name}: {text}", "schedule"))
-    return times, [one for one in repeating if one != (name, length)]
+    return times, [one for one in repeating if one != (name, wanted)]
 
 
 def _of_events(zone: str, events: list[CalendarEvent], now: datetime) -> ElapseTimes:

@@ -39,7 +39,9 @@ SWITCHES = ("Private", "Protect", "NoNew", "Restrict", "Lock", "MemoryDeny", "Re
 # Settings of [Unit] that make a start do more than run the service.
 UNIT_CHANGES = ("Condition", "Assert", "Requires", "Requisite", "BindsTo", "Conflicts", "OnFailure", "OnSuccess",
                 "JoinsNamespaceOf", "RefuseManualStart", "Wants", "Upholds")  # fmt: skip
-ALWAYS_THERE = {"network.target", "network-online.target", "time-sync.target", "nss-lookup.target", "basic.target"}
+ALWAYS_THERE = {"network.target", "network-online.target", "time-sync.target", "nss-lookup.target", "basic.target",
+                "local-fs.target", "sysinit.target"}  # fmt: skip
+NO_MATTER = {"Wants": ALWAYS_THERE, "Requires": ALWAYS_THERE, "Conflicts": {"shutdown.target"}}
 IO_CLASSES = {"0": "none", "1": "realtime", "2": "best-effort", "3": "idle"}
 IO_NUMBERS = {"none": "0", "realtime": "1", "best-effort": "2", "idle": "3"}
 # Signals that end a service of Type=simple well, as exit codes of a shell.
@@ -58,7 +60,7 @@ class ServiceJob:
 
 def service_job(service: Unit, *, timezone: str, of_users: bool, start_units: bool) -> ServiceJob:
     """Return what runs a service. `start_units`: each service stays a unit."""
-    why = ["--start-units"] if start_units else list(_settings_of_a_unit(service))
+    why = ["--start-units"] if start_units else list(dict.fromkeys(_settings_of_a_unit(service)))
     if not why:
         try:
             return _as_command(service, timezone, of_users)
@@ -78,7 +80,7 @@ def _as_unit(service: Unit, why: list[str], of_users: bool) -> ServiceJob:
 def _settings_of_a_unit(service: Unit) -> Iterator[str]:
     """Yield the settings that a command cannot have."""
     for name, value in service.items("Unit"):
-        if name.startswith(UNIT_CHANGES) and not (name == "Wants" and set(value.split()) <= ALWAYS_THERE):
+        if name.startswith(UNIT_CHANGES) and not set(value.split()) <= NO_MATTER.get(name, set()):
             yield name
     for name, value in service.items("Service"):
         if name in CARRIED or name in UNCHANGED or value in UNCHANGED_VALUES.get(name, ()):

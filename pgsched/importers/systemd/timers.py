@@ -122,7 +122,7 @@ def _timer_remarks(timer: Unit) -> list[Remark]:
         for name in ("OnClockChange", "OnTimezoneChange")
         if timer.is_true("Timer", name)
     )
-    conditions = [name for name, _ in timer.items("Unit") if name.startswith(("Condition", "Assert"))]
+    conditions = dict.fromkeys(name for name, _ in timer.items("Unit") if name.startswith(("Condition", "Assert")))
     if conditions:
         remarks.append(Remark(Reason.CONDITION, f"{', '.join(conditions)} is left out"))
     unknown = [name for name, _ in timer.items("Timer") if name not in KNOWN and not name.startswith("X-")]

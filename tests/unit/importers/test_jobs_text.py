@@ -78,6 +78,13 @@ def test_columns_that_all_jobs_share_are_defaults() -> None:
     assert found["jobs"]["b"] == {"schedule": "0 2 * * *", "timezone": "Europe/Berlin"}
 
 
+def test_a_job_with_another_value_than_most_says_so() -> None:
+    jobs = [job(name, overlap="skip" if name == "c" else "allow") for name in "abc"]
+    found = yaml.safe_load(write_jobs_file(Imported([*jobs, job("d", overlap="allow")]), title="T"))
+    assert found["defaults"]["overlap"] == "allow"
+    assert (found["jobs"]["a"], found["jobs"]["c"]["overlap"]) == ({"schedule": "0 2 * * *"}, "skip")
+
+
 def test_a_job_that_was_suspended_is_paused_in_shadow_mode_too() -> None:
     found = yaml.safe_load(write_jobs_file(Imported([job("a", paused=True), job("b")]), title="T", mode="shadow"))
     assert (found["jobs"]["a"]["paused"], found["jobs"]["b"]["mode"]) == (True, "shadow")
