@@ -28,10 +28,9 @@ def import_apscheduler(
     file: File = None, dsn: Database = None, table: Table = "apscheduler_jobs", mode: Mode = "paused",
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Print the jobs of a job store of APScheduler 3 as a file of jobs.
+    """Print the jobs of a job store of APScheduler 3 as jobs.yaml. Nothing is run or changed.
 
-    The pickles in it are read as data: nothing that they name is imported or called. A comment says where a job does
-    not carry over exactly.
+    The pickles in it are read as data: nothing that they name is imported or called.
 
     \b
     Example:

@@ -37,7 +37,7 @@ def import_celery(
     file: File = None, app: App = None, dsn: Database = None, timezone: Zone = None, mode: Mode = "paused",
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Print the schedule of Celery beat as a file of jobs, with a comment where a job does not carry over exactly.
+    """Print the schedule of Celery beat as jobs.yaml.
 
     With --app it is the beat_schedule of an app, whose module is imported: that runs its code. With --dsn, or with a
     file of SQLite, it is what django-celery-beat has in its tables, and nothing of yours is imported or run.

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 def import_pg_cron(
     source: Source = None, database: Database = None, timezone: Zone = None, mode: Mode = "paused", json: Json = False
 ) -> None:
-    """Print the jobs of pg_cron as a file of jobs, with a comment where one does not carry over exactly.
+    """Print the jobs of pg_cron as jobs.yaml. Nothing is run or changed.
 
     The table cron.job is read by a connection that writes nothing. Your role sees its own jobs, a superuser all.
 
