@@ -69,8 +69,19 @@ class AppBase:
 def import_app(path: str) -> AppBase:
     """Import and return the App that `package.module:attribute` names; without an attribute, it is `app`.
 
-    The current directory is importable, as it is for `python -m`. Raises InputError if the import fails or finds no
-    App.
+    Raises InputError if the import fails or finds no App.
+    """
+    found = import_object(path)
+    if not isinstance(found, AppBase):
+        raise InputError(f"app: {path} is of type {type(found).__name__}, not a pgsched.App", "app")
+    found.path = path
+    return found
+
+
+def import_object(path: str) -> Any:
+    """Import and return what `package.module:attribute` names; without an attribute, it is `app`.
+
+    The current directory is importable, as it is for `python -m`. Raises InputError if that fails or finds nothing.
     """
     module_name, _, attribute = path.partition(":")
     attribute = attribute or "app"
@@ -84,9 +95,6 @@ def import_app(path: str) -> AppBase:
             hint = did_you_mean(attribute, apps) or (f"; its app is {' or '.join(apps)}" if apps else "")
             raise InputError(f"app: module {module_name} has no attribute {attribute!r}{hint}", "app")
         found = getattr(found, part)
-    if not isinstance(found, AppBase):
-        raise InputError(f"app: {path} is of type {type(found).__name__}, not a pgsched.App", "app")
-    found.path = path
     return found
 
 

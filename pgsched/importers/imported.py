@@ -26,7 +26,12 @@ K8S_JOB = "https://kubernetes.io/docs/concepts/workloads/controllers/job/"
 POD = "https://kubernetes.io/docs/concepts/workloads/pods/"
 ROBFIG = "https://pkg.go.dev/github.com/robfig/cron/v3"
 CELERY = "https://docs.celeryq.dev/en/stable/userguide/periodic-tasks.html"
+CELERY_CRONTAB = "https://docs.celeryq.dev/en/stable/reference/celery.schedules.html"
+CELERY_CALLS = "https://docs.celeryq.dev/en/stable/userguide/calling.html"
+CELERY_TABLES = "https://django-celery-beat.readthedocs.io/en/latest/"
+PG_CRON = "https://github.com/citusdata/pg_cron"
 APSCHEDULER = "https://apscheduler.readthedocs.io/en/3.x/userguide.html"
+APS_CRON = "https://apscheduler.readthedocs.io/en/3.x/modules/triggers/cron.html"
 
 
 class Reason(Enum):
@@ -38,24 +43,26 @@ class Reason(Enum):
     ENVIRONMENT = ("The value of a variable comes from elsewhere: a file, a secret or the manager.", (SERVICE, POD))
     MAILTO = ("cron mails what a command prints. pgsched keeps it, and sends alerts of failures.", (CRONTAB,))
     PERCENT = ("What follows the first % is the input of the command: stdin.", (CRONTAB,), True)
-    AT_REBOOT = ("pgsched has no start of a machine: leave this to its service manager.", (CRONTAB, TIMER))
+    AT_REBOOT = ("pgsched has no start of a machine: leave this to its service manager.", (CRONTAB, TIMER, PG_CRON))
     USER_COLUMN = ("A job runs as the user of the worker that serves its queue.", (CRONTAB, SERVICE), True)
     USER_LOST = ("The queue does not tell the user: the job runs as the user of whichever worker.", (CRONTAB, SERVICE))
     HOME = ("cron starts commands in the home directory of the owner, which is not known here.", (CRONTAB,))
     RANDOM_DELAY = ("The random delay stays the same there; jitter differs from slot to slot.", (CRONIE, TIMER))
-    JITTER = ("A random delay is a jitter: below that amount, chosen for each slot.", (TIMER,), True)
+    JITTER = ("A random delay is a jitter: below that amount, chosen for each slot.", (TIMER, APS_CRON), True)
     RANDOM_VALUE = ("cron chooses a value when it reads the crontab; here it was chosen now.", (CRONIE,), True)
     FLAGS = ("Letters for logs and mail mean nothing here.", ("https://man.openbsd.org/crontab.5", CRONIE), True)
-    TIME_ZONE = ("The source names a zone of its own.", (CRONIE, CRONJOB), True)
-    CLOCK_CHANGE = ("When clocks change, the source runs other slots.", (CRONTAB, CALENDAR, ROBFIG))
+    TIME_ZONE = ("The source names a zone of its own.", (CRONIE, CRONJOB, CELERY, PG_CRON), True)
+    CLOCK_CHANGE = ("When clocks change, the source runs other slots.",
+                    (CRONTAB, CALENDAR, ROBFIG, CELERY, APS_CRON, PG_CRON))  # fmt: skip
     CLOCK_CHANGE_KEPT = ("The schedule is written so that it does as the source when clocks change.",
-                         (CALENDAR, ROBFIG), True)  # fmt: skip
-    SCHEDULE = ("No schedule of pgsched means exactly this.", (CRONTAB, CALENDAR, ROBFIG, CELERY, APSCHEDULER))
+                         (CALENDAR, ROBFIG, CELERY, APS_CRON, PG_CRON), True)  # fmt: skip
+    SCHEDULE = ("No schedule of pgsched means exactly this.",
+                (CRONTAB, CALENDAR, ROBFIG, CELERY, APS_CRON, PG_CRON))  # fmt: skip
     REPETITION = ("systemd is documented to start a repetition such as 0/7 anew with each day, and does not always.",
                   (CALENDAR, "https://github.com/systemd/systemd/issues/22665"), True)  # fmt: skip
     ANCHOR = ("An interval counts from another instant: the job's start.", (ROBFIG, CELERY, APSCHEDULER), True)
     MONOTONIC = ("The source counts from the boot or from the unit's last start or end.", (TIMER,))
-    SYNTAX = ("The source itself does not accept this.", (CRONTAB, TIMER, CRONJOB))
+    SYNTAX = ("The source itself does not accept this.", (CRONTAB, TIMER, CRONJOB, CELERY_CRONTAB, PG_CRON))
     TOO_LONG = ("A command has 65,536 characters at most, its arguments 1 MiB.", (K8S_JOB, SERVICE))
     PERSISTENT = ("A missed run is made up for, once: catch_up is latest.", (TIMER,), True)
     WAKE_SYSTEM = ("pgsched does not wake a machine that sleeps.", (TIMER,))
@@ -67,7 +74,8 @@ class Reason(Enum):
     CONCURRENCY_POLICY = ("A slot that meets an earlier run has another end.", (CRONJOB,))
     FORBID = ("Forbid starts the latest missed slot when the earlier run ends; so does overlap here.", (CRONJOB,), True)
     STARTING_DEADLINE = ("Slots later than the deadline are missed: catch_up_window.", (CRONJOB,), True)
-    SUSPENDED = ("The source had it suspended: it is paused, also in shadow mode.", (CRONJOB, CELERY), True)
+    SUSPENDED = ("The source had it suspended: it is paused, also in shadow mode.",
+                 (CRONJOB, CELERY_TABLES, APSCHEDULER, PG_CRON), True)  # fmt: skip
     WORKER_IMAGE = ("The job runs in the container of the worker of its queue: same image, mounts and account.",
                     (POD,), True)  # fmt: skip
     CONTAINERS = ("A run is one process in one container.", (POD, K8S_JOB))
@@ -78,6 +86,29 @@ class Reason(Enum):
     SOLAR = ("pgsched has no schedules by sunrise and sunset.", (CELERY,))
     MISFIRE_GRACE = ("How late a slot may start is decided by catch_up_window.", (APSCHEDULER,), True)
     COALESCE = ("Late slots become one run, or all run: catch_up.", (APSCHEDULER,), True)
+    TASK_NAME = ("A task is registered in the --app of a worker, under the name that the job has.",
+                 (CELERY, APSCHEDULER), True)  # fmt: skip
+    ARGUMENTS = ("Arguments are JSON: positional ones or named ones.", (CELERY, APSCHEDULER))
+    MAX_INSTANCES = ("One run more than that waits here; there it is skipped.", (APSCHEDULER,))
+    EXECUTOR = ("An executor is a queue, which workers of its own may serve.", (APSCHEDULER,), True)
+    JITTER_ADDS_UP = ("Each random delay there moves all later runs; jitter moves one.", (APSCHEDULER,))
+    PICKLE = ("The pickle holds what no job store of APScheduler holds, and is not read.", (APSCHEDULER,))
+    COUNTDOWN = ("A run starts at its slot; the delay of each message has no column.", (CELERY_CALLS,))
+    EXPIRES = ("A run that has not started by then is missed: start_deadline or ends_at.", (CELERY_CALLS,), True)
+    PRIORITY = ("Whether a high number goes first depends on the broker.", (CELERY_CALLS,))
+    MESSAGE = ("pgsched has no broker: options of the message mean nothing here.", (CELERY_CALLS,), True)
+    LINKS = ("What follows a task is not read: use after_jobs or after=.", (CELERY_CALLS,))
+    OPTION = ("No column has this option.", (CELERY_CALLS,))
+    NOWFUN = ("The schedule has a clock of its own, which is not asked.", (CELERY,))
+    RELATIVE = ("Runs are rounded down to the unit of their interval.", (CELERY,), True)
+    OWN_JOB = ("The job keeps house for the source itself.", (CELERY,), True)
+    ONE_OFF = ("The job runs once: max_runs is 1.", (CELERY_TABLES,), True)
+    IGNORED = ("The source ignores a part of what stands there; so does the job.", (PG_CRON,), True)
+    DOM_AND_DOW = ("cron.match_dom_and_dow is on: a day must match both fields of days.", (PG_CRON,), True)
+    OWN_JOBS = ("A role sees its own jobs, unless it is a superuser or passes by row security.", (PG_CRON,), True)
+    ROLE = ("A job runs with the rights of its owner, who is the role that adds it.", (PG_CRON,))
+    DATABASE = ("A job of another database needs workers that know it: --sql-dsn.", (PG_CRON,), True)
+    TRANSACTION = ("A run is one transaction, in which this statement is not allowed.", (PG_CRON,))
 
     def __init__(self, sentence: str, pages: tuple[str, ...], informs: bool = False) -> None:
         self.sentence = sentence

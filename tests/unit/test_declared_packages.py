@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 PYPROJECT = ROOT / "pyproject.toml"
 PROJECT = tomllib.loads(PYPROJECT.read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-DEVELOPERS = {"test", "lint", "bench"}
+DEVELOPERS = {"test", "lint", "bench", "sources"}
 DECLARED = [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)]
 # packages whose names differ from those of their modules
 PACKAGES = {"opentelemetry": "opentelemetry-api", "yaml": "pyyaml"}

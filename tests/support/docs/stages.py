@@ -16,6 +16,7 @@ from pgsched import App, Item, Run
 from pgsched.testing import drain
 from tests.support.docs.coordinating import elect_another, electing, locking, written_totals
 from tests.support.docs.frameworks import serve_by_flask
+from tests.support.docs.other_schedulers import BEAT_TABLES, ONE_PG_CRON_JOB, job_stores
 from tests.support.made_up import sound
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 CHAOS = "takes minutes: tests/e2e/chaos/test_faults.py runs the faults, test_chaos_command.py the command"
 # (page, command) -> why the command is not run
 NOT_RUN: dict[tuple[str, str], str] = {
+    ("docs/how-to/moving-from-celery.md", "pgsched import celery --app shop.celery:app > jobs.yaml"):
+        "needs Celery: tests/unit/services/importing/test_reading_celery_apps.py, which .ci/long runs",
     ("docs/concepts/chaos.md", "pgsched chaos"): CHAOS,
     ("docs/concepts/chaos.md", "pgsched chaos --tier full --save history.jsonl"): CHAOS,
     ("docs/concepts/chaos.md", "pgsched chaos --faults worker-killed,partition"): CHAOS,
@@ -362,6 +365,9 @@ STAGES: dict[str, Stage] = {
         "SENTRY_DSN": "http://key@127.0.0.1:9/1", "app": App("notifying", dsn=play.dsn)}),
     "docs/how-to/moving.md": Stage(sql=PG_CRON, after=after_moving),
     "docs/how-to/moving-from-cron.md": Stage(after=after_cron),
+    "docs/how-to/moving-from-apscheduler.md": Stage(names=job_stores),
+    "docs/how-to/moving-from-celery.md": Stage(sql=BEAT_TABLES),
+    "docs/how-to/moving-from-pg_cron.md": Stage(sql=ONE_PG_CRON_JOB),
     "docs/how-to/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs"
                                    " (task, state, finished_at) VALUES ('reports.build', 'succeeded', now())"),
     "docs/introduction/quickstart.md": Stage(empty=True),

@@ -1,0 +1,1 @@
+"""Tables of other schedulers, which only importers read."""

@@ -1,0 +1,1 @@
+"""The jobs of pg_cron, from the rows of its table cron.job."""
