@@ -12,7 +12,7 @@ import pytest
 from pgsched import App
 from pgsched.core.model import Result
 from pgsched.execute.python.executor import PythonExecutor
-from tests.support.django_orm import django_connection
+from tests.support.django_project.settings import django_connection
 from tests.support.executing import claim
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram]
