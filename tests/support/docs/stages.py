@@ -14,6 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from pgsched import App, Item, Run
 from pgsched.testing import drain
 from tests.support.docs.coordinating import elect_another, electing, locking, written_totals
+from tests.support.docs.django_project import DJANGO_PROJECT
 from tests.support.docs.frameworks import serve_by_flask
 from tests.support.made_up import sound
 from tests.support.paths import ROOT
@@ -275,9 +276,10 @@ def saved_history(play: Play) -> dict[str, Any]:
 
 
 def beside(folder: str) -> dict[str, str]:
-    """Return the files in the folder of an example, without its README.md."""
-    paths = [path for path in sorted((ROOT / folder).iterdir()) if path.is_file() and path.name != "README.md"]
-    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+    """Return the files of an example, by their paths in its folder, without its README.md and what Python compiles."""
+    paths = [path.relative_to(ROOT / folder) for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
+    own = [path for path in paths if path.name != "README.md" and path.suffix != ".pyc"]
+    return {str(path): (ROOT / folder / path).read_text(encoding="utf-8") for path in own}
 
 
 STAGES: dict[str, Stage] = {
@@ -285,6 +287,7 @@ STAGES: dict[str, Stage] = {
                        sql="CREATE TABLE sessions (expires_at timestamptz)"),
     "examples/nightly_reports/README.md": Stage(files=beside("examples/nightly_reports"), empty=True),
     "examples/sql_producer/README.md": Stage(files=beside("examples/sql_producer"), empty=True),
+    "examples/django_shop/README.md": Stage(files=beside("examples/django_shop"), empty=True),
     "examples/fastapi_shop/README.md": Stage(files=beside("examples/fastapi_shop"), empty=True),
     "examples/script/README.md": Stage(files=beside("examples/script"), empty=True),
     "examples/web_shop/README.md": Stage(files=beside("examples/web_shop"), empty=True),
@@ -292,6 +295,7 @@ STAGES: dict[str, Stage] = {
     "docs/concepts/chaos.md": Stage(names=saved_history),
     "docs/how-to/dead-letters.md": Stage(sql=DEAD),
     "docs/how-to/dependencies.md": Stage(names=dependent, run=run_dependent, sql=LOADS),
+    "docs/how-to/django.md": Stage(files=DJANGO_PROJECT, empty=True),
     "docs/how-to/elect-a-leader.md": Stage(names=electing, after=elect_another),
     "docs/how-to/enqueue.md": Stage(names=enqueueing, run=run_enqueue),
     "docs/how-to/executors.md": Stage(run=run_rendering),
