@@ -107,6 +107,34 @@ def too_long() -> None:
     time.sleep(1)
 
 
+@task(takes_context=True)
+def pay(context: Any, order: int, how: str) -> str:
+    """Write and succeed in one transaction, or fail in it; the table is made by the test."""
+    from django.db import connection, transaction
+
+    given = "default" if how == "alias" else connection
+    if how == "nested":
+        with transaction.atomic(), context.run.transaction(given):
+            raise AssertionError("not reached")
+    with context.run.transaction(given), connection.cursor() as cursor:
+        context.run.set_result(f"paid {order}")
+        cursor.execute("INSERT INTO paid VALUES (%s)", [order])
+        answer.enqueue()
+        if how == "fails":
+            raise ValueError("declined")
+    return "what is returned after the transaction is not kept"
+
+
+@task(takes_context=True)
+def assert_and_pay(context: Any, order: int) -> None:
+    from django.db import connection, transaction
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        context.run.assert_claim("default")
+        cursor.execute("INSERT INTO paid VALUES (%s)", [order])
+    context.run.assert_claim(connection)
+
+
 @task
 def count_users() -> int:
     from django.db import connection

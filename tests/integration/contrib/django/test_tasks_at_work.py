@@ -215,3 +215,24 @@ def test_a_run_that_sql_has_made_is_a_result_too(tasks: Any) -> None:
     assert drain(shop_app(), "mail")["succeeded"] == 1
     result = task_backends["default"].get_result(run_id)
     assert result.return_value == "welcome, you" and (result.args, result.kwargs) == ([], {"user": 3})
+
+
+@pytest.mark.usefixtures("project_dsn")
+def test_the_orm_and_the_success_of_a_run_are_one_transaction_of_django(tasks: Any) -> None:
+    with connections["default"].cursor() as cursor:
+        cursor.execute("CREATE TABLE paid (id int)")
+    ways = ("connection", "alias", "fails", "nested")
+    results = {how: tasks.pay.enqueue(number, how) for number, how in enumerate(ways)}
+    asserted = tasks.assert_and_pay.enqueue(7)
+    drain(shop_app())
+    for result in (asserted, *results.values()):
+        result.refresh()
+    assert results["connection"].return_value == "paid 0" and results["alias"].return_value == "paid 1"
+    assert [error.exception_class_path for error in results["fails"].errors] == ["builtins.ValueError"]
+    assert "in a transaction already: leave `atomic` first" in results["nested"].errors[0].traceback
+    assert "the connection commits by itself" in asserted.errors[0].traceback, "outside of atomic"
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT id FROM paid ORDER BY id")
+        assert cursor.fetchall() == [(0,), (1,), (7,)]
+        cursor.execute("SELECT count(*) FROM pgsched.runs WHERE task = %s", [tasks.answer.module_path])
+        assert cursor.fetchone() == (2,), "what was enqueued in the transaction that failed is gone"
