@@ -20,6 +20,7 @@ ENVIRONMENT = {
     "PGSCHED_EMBEDDED": "1: an App for which nothing names a database may use the embedded server, as commands do",
     "PGSCHED_CONFIG": "settings file; without it pgsched.toml, in the current folder or above it in the repository",
     "PGSCHED_APP": "apps that workers serve and `check` examines: package.module:app, several with spaces between them",
+    "PGSCHED_DJANGO_BACKEND": "alias of the backend in TASKS whose tasks the app pgsched.contrib.django.project has",
     "PGSCHED_FLEET": "fleet that the database must be of: a process refuses any other",
     "PGSCHED_HOME": "where the embedded server keeps its data, and the console the key of its logins",
     "PGSCHED_TZ": "zone in which commands read and show times, unless --tz names another",

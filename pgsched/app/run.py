@@ -107,9 +107,9 @@ class Run:
     def assert_claim(self, conn: Any) -> Any:
         """Make your transaction fail with ClaimLost unless this attempt owns the run.
 
-        The attempt then keeps the run until your transaction ends. `conn`: a psycopg connection, or an SQLAlchemy
-        Connection or Session. For the async form of these, `await` the call. Raises InputError if `conn` would commit
-        at once, because then no transaction keeps the claim.
+        The attempt then keeps the run until your transaction ends. `conn`: a psycopg connection, an SQLAlchemy
+        Connection or Session, or a connection of Django or its alias. For the async form of these, `await` the call.
+        Raises InputError if `conn` would commit at once, because then no transaction keeps the claim.
         """
         return handler_transaction.assert_claim(conn, self.id, self.token)
 
@@ -117,7 +117,8 @@ class Run:
         """Commit what you write and the success of the run together, or neither: `with run.transaction() as conn:`.
 
         With `async with`, the connection is an AsyncConnection. Without `conn`, a psycopg connection to the scheduler's
-        database is opened. A connection of your own has to be outside of any transaction.
+        database is opened. A connection of your own has to be outside of any transaction; it may be Django's, or an
+        alias: then the ORM writes in that transaction.
 
         Raises ClaimLost, and nothing is written, if the attempt no longer owns the run. Raises TaskError for a second
         transaction. After the block the run is settled: what the handler returns is not kept (see `set_result`), and

@@ -138,7 +138,7 @@ class Task(Generic[P, R]):
         """Make a run with these arguments; return its handle, which is also its id.
 
         `connection`: enqueue in your own transaction, on a psycopg connection, or on an SQLAlchemy Connection or
-        Session or a Django connection that holds one.
+        Session or a Django connection that holds one, or an alias of Django.
 
         Raises InputError, AlreadyEnqueued or QueueFull; TaskError where the arguments do not fit; LockTimeout where
         another transaction has the same key; DatabaseUnreachable (the run may exist all the same).

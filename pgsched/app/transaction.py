@@ -55,9 +55,7 @@ class Transaction:
         self._own.begin()
         done = False
         try:
-            with handler_transaction.handler_connection(self._conn, self._dsn) as conn, conn.transaction():
-                if self._conn is not None:
-                    handler_transaction.check_isolation(conn)
+            with handler_transaction.handler_connection(self._conn, self._dsn) as conn:
                 handler_transaction.assert_claim(conn, self._run_id, self._token)
                 self._own.conn = conn
                 yield conn
@@ -77,9 +75,7 @@ class Transaction:
         self._own.begin()
         done = False
         try:
-            async with handler_transaction.opened_async(self._conn, self._dsn) as conn, conn.transaction():
-                if self._conn is not None:
-                    await handler_transaction.check_isolation_async(conn)
+            async with handler_transaction.opened_async(self._conn, self._dsn) as conn:
                 await handler_transaction.assert_claim(conn, self._run_id, self._token)
                 yield conn
                 await handler_transaction.settle_async(conn, self._run_id, self._token, self._own.result)

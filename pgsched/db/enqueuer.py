@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from pgsched.config import allows_embedded, no_dsn_error
 from pgsched.core.model import FirstResult, RunId
-from pgsched.db.callers.calls import call_on, call_on_async, own_connection, send_on_async
+from pgsched.db.callers.calls import call_on, call_on_async, send_on, send_on_async
 from pgsched.db.callers.foreign import ForeignError
 from pgsched.db.connection.connect import AsyncConnection, Connection, DatabaseError, aconnect, connect
 from pgsched.db.connection.failures import DEADLOCK_DETECTED, QUEUE_FULL, WRONG_FLEET, explain_error
@@ -133,7 +133,7 @@ class Enqueuer:
         """
         if conn is not None:
             try:
-                return send(conn if isinstance(conn, Connection) else own_connection(conn))
+                return send(conn) if isinstance(conn, Connection) else send_on(conn, send)
             except DatabaseError as error:
                 raise error_on_own_connection(error) from error
         begun = Begun(maybe)

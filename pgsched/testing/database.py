@@ -21,6 +21,10 @@ from pgsched.db.schema.migrate import upgrade
 from pgsched.errors import InputError, NotPermitted, PgschedError
 
 SLOTS = 1000
+# the tables of a test's rows; what refers to a job goes with it
+CLEARED = (
+    "alerts", "attempts", "audit", "backfills", "dependencies", "jobs", "kept_keys", "run_logs", "runs", "set_aside",
+)  # fmt: skip
 
 
 def clock(conn: Connection[Any]) -> datetime:
@@ -40,6 +44,12 @@ def travel(conn: Connection[Any], now: datetime, by: timedelta) -> int:
             if slot_count > SLOTS:
                 raise InputError(f"travel: more than {SLOTS} slots of jobs lie in {by}; travel in shorter steps")
     return slot_count
+
+
+def delete_all(conn: Connection[Any]) -> None:
+    """Delete all jobs and runs, and what belongs to them, of a database that only tests use."""
+    tables = [composing.Identifier("pgsched", name) for name in CLEARED]
+    conn.execute(composing.SQL("TRUNCATE {} CASCADE").format(composing.SQL(", ").join(tables)))
 
 
 @contextmanager

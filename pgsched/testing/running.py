@@ -48,6 +48,7 @@ class Runner:
         self.allow_dead = allow_dead
         self.errors: list[BaseException] = []
         self._app = app
+        self._in_a_loop: Callable[[Call], Any] = getattr(app, "in_a_loop", in_a_loop)  # an app of Django has its own
         self._clock = clock
         self._note_begin = begin
         self._note_end = end
@@ -63,7 +64,7 @@ class Runner:
         token = IN_HANDLER.set(True)
         try:
             call, is_async = self._begin(run)
-            self._succeeded(run, in_a_loop(call) if is_async else call())
+            self._succeeded(run, self._in_a_loop(call) if is_async else call())
         except BaseException as error:
             self._failed(run, error)
         finally:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from psycopg import AsyncConnection, Connection, pq
 
 from pgsched.adapters import sqlalchemy
-from pgsched.adapters.django import django_driver_connection
+from pgsched.adapters.django import find_django, noting_failures, open_driver_connection
 from pgsched.db.callers.foreign import (
     Bridge,
     ForeignConnection,
@@ -23,6 +23,7 @@ from pgsched.db.callers.foreign import (
     send_by_psycopg_async,
     send_by_sqlalchemy,
 )
+from pgsched.db.callers.loaders import our_loaders
 from pgsched.db.connection import sealed
 from pgsched.db.connection.connect import BY_INDEX
 from pgsched.errors import InputError
@@ -33,6 +34,7 @@ T = TypeVar("T")
 SEALED = {"search_path": sealed.SEARCH_PATH, **sealed.STYLES, "extra_float_digits": "1", "array_nulls": "on"}
 KEPT = (*SEALED, *BY_INDEX)
 BEGIN = "SELECT 1"  # the driver sends BEGIN before it
+ASYNC_DJANGO = "Django's connections are not asyncio's: call the form without _async by asgiref's sync_to_async"
 KEEP = "SELECT " + ", ".join(
     f"pg_catalog.set_config('pgsched.kept_{name}', pg_catalog.current_setting('{name}'), true)" for name in KEPT
 )
@@ -43,21 +45,22 @@ UNSEAL = "SELECT " + ", ".join(
 
 
 def call_on(connection: Any, use_case: Callable[[Any], T], *, lasts: bool = False) -> T:
-    """Call a use case with the caller's connection: of psycopg, SQLAlchemy (any driver) or Django.
+    """Call a use case with the caller's connection: of psycopg, SQLAlchemy (any driver) or Django (or its alias).
 
     `lasts`: what it does is to last until the caller's transaction ends.
 
     Raises InputError for any other object; with `lasts`, also for a connection that commits by itself.
     """
-    given = django_driver_connection(connection)
-    if isinstance(given, Connection):
+    if (django := find_django(connection)) is not None:
+        return on_django(django, lambda driver: call_on(driver, use_case, lasts=lasts))
+    if isinstance(connection, Connection):
         if lasts:
-            refuse_autocommit(given)
-        if needs_begin(given):
-            given.execute(BEGIN)
-        with given.transaction(), sealed_session(given):
-            return use_case(given)
-    own = sync_sqlalchemy(given)
+            refuse_autocommit(connection)
+        if needs_begin(connection):
+            connection.execute(BEGIN)
+        with connection.transaction(), sealed_session(connection):
+            return use_case(connection)
+    own = sync_sqlalchemy(connection)
     if sqlalchemy.is_psycopg(own):
         return call_on(sqlalchemy.psycopg_connection(own), use_case, lasts=lasts)
     with own.begin_nested():
@@ -84,18 +87,29 @@ async def call_on_async(connection: Any, use_case: Callable[[Any], T], *, lasts:
     return await in_block(own.begin_nested(), bridge, send_by_async_sqlalchemy(own, bridge), use_case)
 
 
-def own_connection(connection: Any) -> Any:
-    """Return the caller's psycopg connection, or a ForeignConnection: for statements that need no seal.
+def on_django(django: Any, send: Callable[[Any], T]) -> T:
+    """Call `send` with the driver's connection of a Django connection, on which values are read as on our own."""
+    with noting_failures(django):
+        driver = open_driver_connection(django)
+        if not isinstance(driver, Connection):
+            raise unusable(driver, "Django with psycopg 3", "install psycopg, and Django takes it instead of psycopg2")
+        with our_loaders(driver):
+            return send(driver)
+
+
+def send_on(connection: Any, send: Callable[[Any], T]) -> T:
+    """Call `send` with the caller's psycopg connection, or a ForeignConnection: for statements that need no seal.
 
     Raises InputError for any other object.
     """
-    given = django_driver_connection(connection)
-    if isinstance(given, Connection) or sqlalchemy.is_async(given) is None:
-        return given
-    own = sync_sqlalchemy(given)
+    if (django := find_django(connection)) is not None:
+        return on_django(django, send)
+    if isinstance(connection, Connection) or sqlalchemy.is_async(connection) is None:
+        return send(connection)
+    own = sync_sqlalchemy(connection)
     if sqlalchemy.is_psycopg(own):
-        return sqlalchemy.psycopg_connection(own)
-    return ForeignConnection(send_by_sqlalchemy(own))
+        return send(sqlalchemy.psycopg_connection(own))
+    return send(ForeignConnection(send_by_sqlalchemy(own)))
 
 
 async def send_on_async(connection: Any, send: Callable[[Any], Awaitable[T]], use_case: Callable[[Any], T] | None) -> T:
@@ -103,6 +117,8 @@ async def send_on_async(connection: Any, send: Callable[[Any], Awaitable[T]], us
 
     Raises InputError for any other object, and for another driver where there is no `use_case`.
     """
+    if not isinstance(connection, AsyncConnection) and find_django(connection) is not None:
+        raise unusable(connection, "an asyncio connection", ASYNC_DJANGO)
     if isinstance(connection, AsyncConnection) or sqlalchemy.is_async(connection) is None or use_case is None:
         return await send(await sqlalchemy.psycopg_connection_async(connection))
     own = await async_sqlalchemy(connection)
@@ -184,6 +200,8 @@ def sync_sqlalchemy(given: Any) -> Any:
 
 async def async_sqlalchemy(given: Any) -> Any:
     """Return the AsyncConnection of an AsyncConnection or AsyncSession. Raises InputError for anything else."""
+    if find_django(given) is not None:
+        raise unusable(given, "an asyncio connection", ASYNC_DJANGO)
     if sqlalchemy.is_async(given) is not True:
         raise unusable(given, "an asyncio connection of psycopg or SQLAlchemy", "the form without _async takes others")
     own = given if hasattr(given, "get_raw_connection") else await given.connection()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 
 class DjangoConnection(Protocol):
-    """A connection of Django, such as `django.db.connection`."""
+    """A connection of Django, such as `django.db.connection`. Instead of one, an alias of DATABASES may be given."""
 
     def ensure_connection(self) -> None:
         """Connect, unless it is connected."""
@@ -18,5 +18,5 @@ if TYPE_CHECKING:
 
     from pgsched.adapters.sqlalchemy import AsyncSqlalchemyHandle, SqlalchemyHandle
 
-    SyncConn = Connection[Any] | SqlalchemyHandle | DjangoConnection
+    SyncConn = Connection[Any] | SqlalchemyHandle | DjangoConnection | str
     AsyncConn = AsyncConnection[Any] | AsyncSqlalchemyHandle

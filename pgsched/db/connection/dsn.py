@@ -9,6 +9,7 @@ escaped could be read as a host, port or database. Such a string is refused befo
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
@@ -77,6 +78,12 @@ def normalize_url(dsn: str) -> str:
 def unreadable_dsn_error(what: str) -> InputError:
     """Return the error for a string that cannot be read."""
     return InputError(f"dsn: it cannot be read as a connection string: {what}", "dsn")
+
+
+def write_dsn(given: Mapping[str, Any]) -> str:
+    """Return a connection string of these parameters. Those that libpq does not know are left out."""
+    known = {one.keyword.decode() for one in pq.Conninfo.get_defaults()}
+    return make_conninfo("", **{name: value for name, value in given.items() if name in known})
 
 
 def describe_database(dsn: str) -> str:

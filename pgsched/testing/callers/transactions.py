@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import AsyncConnection, Connection
 
+from pgsched.adapters.django import find_django
 from pgsched.adapters.sqlalchemy import is_async, is_from_package
 from pgsched.db.queries.runs.enqueue import wrong_connection
 from pgsched.testing.callers.base import CallerTransaction, Report
@@ -60,11 +61,11 @@ class Transactions:
             self._watches.close()
 
     def _follow_other(self, given: Any) -> CallerTransaction | None:
-        if is_django(given):
+        if (found := find_django(given)) is not None:
             from pgsched.testing.callers import django
 
             self._atomics = self._atomics or django.Atomics(self._report)
-            return self._atomics.follow(django.own_connection(given))
+            return self._atomics.follow(django.own_connection(found))
         if is_from_package(given, "sqlalchemy"):
             from pgsched.testing.callers import sqlalchemy
 
@@ -75,17 +76,12 @@ class Transactions:
         return None
 
 
-def is_django(given: Any) -> bool:
-    """Check whether the object is a connection of Django, or stands for one."""
-    return is_from_package(given, "django") and hasattr(given, "ensure_connection")
-
-
 def handle_of(given: Any) -> Any:
     """Return the object by which a transaction is known, as `CallerTransaction.handle` has it."""
-    if is_django(given):
+    if (found := find_django(given)) is not None:
         from pgsched.testing.callers import django
 
-        return django.own_connection(given)
+        return django.own_connection(found)
     if is_from_package(given, "sqlalchemy"):
         from pgsched.testing.callers import sqlalchemy
 

@@ -9,10 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched import App
+from pgsched import App, DatabaseUnreachable, InputError, State
 from pgsched.core.model import Result
 from pgsched.execute.python.executor import PythonExecutor
-from tests.support.django_orm import django_connection
+from pgsched.testing import enqueued
+from tests.support.django_project.settings import django_connection
 from tests.support.executing import claim
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram]
@@ -83,11 +84,94 @@ def test_a_run_enqueued_on_django_s_connection_is_part_of_its_transaction(
     @app.task(name="mail")
     def mail(user: int) -> None: ...
 
-    for given in (connection, orm):
+    for given in (connection, orm, "default"):
         with transaction.atomic():
-            mail.options(connection=given).enqueue(user=1)
+            run = mail.options(connection=given).enqueue(user=1)
+            assert run.state(connection=given) is State.QUEUED
+            assert mail.enqueue_many([{"user": 2}, {"user": 3}], connection=given) == 2
             transaction.set_rollback(True)
         assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (0,)
     with transaction.atomic():
-        mail.options(connection=connection).enqueue(user=2)
+        mail.options(connection="default").enqueue(user=2)
     assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("settings", [{}, {"TIME_ZONE": "Asia/Tokyo"}])
+def test_values_are_read_on_django_s_connection_as_on_our_own(orm: Any, app: App, settings: dict[str, str]) -> None:
+    """Django itself reads JSON as text, and instants in the zone of its settings: both stay so."""
+    orm.settings_dict.update({"TIME_ZONE": None, **settings})
+    orm.close()
+    for name in ("timezone", "timezone_name"):
+        orm.__dict__.pop(name, None)  # cached
+    with orm.cursor() as cursor:
+        before = "SELECT '{\"a\": 1}'::jsonb, TIMESTAMPTZ '2026-01-01 00:00Z'"
+        cursor.execute(before)
+        expected = cursor.fetchone()
+        assert expected[0] == '{"a": 1}'
+        run = app.enqueue("t", {"a": [1, None]}, tags=["b"])
+        for given in ("default", orm):
+            assert run.info(connection=given) == run.info()
+            assert app.runs(connection=given) == app.runs()
+        (found,) = enqueued(app, connection="default")
+        assert (found.args, found.at) == ({"a": [1, None]}, run.info().available_at)
+        cursor.execute(before)
+        assert cursor.fetchone() == expected
+
+
+@pytest.mark.usefixtures("orm")
+def test_what_is_no_connection_of_django_is_refused(app: App) -> None:
+    run = app.enqueue("t")
+    for given, why in (
+        ("defalt", "Django's DATABASES has no 'defalt'; it has default, lite"),
+        ("lite", "it is of sqlite, and runs are in PostgreSQL"),
+        ("postgresql://me:secret@db/app", "expected a connection, or an alias of Django's DATABASES, got another text"),
+        ("", "expected a connection, or an alias"),
+    ):
+        for call in (lambda given=given: app.enqueue("t", connection=given),
+                     lambda given=given: run.state(connection=given)):  # fmt: skip
+            with pytest.raises(InputError) as refused:
+                call()
+            assert why in str(refused.value) and "secret" not in str(refused.value)
+
+
+def test_the_asyncio_forms_say_what_to_do_with_django_s_connections(orm: Any, app: App) -> None:
+    async def main() -> None:
+        run = app.run(1)
+        for given in (orm, "default"):
+            for call in (lambda given=given: app.enqueue_async("t", connection=given),
+                         lambda given=given: run.state_async(connection=given)):  # fmt: skip
+                with pytest.raises(InputError, match="call the form without _async by asgiref's sync_to_async"):
+                    await call()
+        await app.close_async()
+
+    asyncio.run(main())
+
+
+def test_django_replaces_a_dead_connection_on_which_only_pgsched_works(orm: Any, app: App, db: Any) -> None:
+    from django.db import OperationalError, close_old_connections
+
+    run = app.enqueue("t", connection="default")
+    for call in (lambda: app.enqueue("t", connection="default"), lambda: run.state(connection="default")):
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ''"
+                   " AND datname = current_database() AND pid <> pg_backend_pid()")  # fmt: skip
+        with pytest.raises((psycopg.OperationalError, OperationalError, DatabaseUnreachable)):
+            call()
+        close_old_connections()  # as before the next request
+        call()
+
+
+def test_a_connection_whose_health_is_to_be_checked_is_checked(orm: Any, app: App, db: Any) -> None:
+    from django.db import close_old_connections
+
+    orm.settings_dict["CONN_HEALTH_CHECKS"] = True
+    try:
+        app.enqueue("t", connection=orm)
+        orm.close()
+        app.enqueue("t", connection=orm)
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ''"
+                   " AND datname = current_database() AND pid <> pg_backend_pid()")  # fmt: skip
+        close_old_connections()
+        app.enqueue("t", connection=orm)
+    finally:
+        orm.settings_dict["CONN_HEALTH_CHECKS"] = False
+        orm.close()

@@ -11,7 +11,7 @@ import pytest
 
 from pgsched import App
 from pgsched.testing import assert_enqueued, inline, record
-from tests.support.django_orm import django_connection
+from tests.support.django_project.settings import django_connection
 from tests.support.timing import count_calls
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram]

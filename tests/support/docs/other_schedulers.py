@@ -20,7 +20,8 @@ BEAT_TABLES = ";\n".join(
 ONE_PG_CRON_JOB = """
 CREATE SCHEMA cron;
 CREATE TABLE cron.job (
-    jobid bigint, schedule text, command text, nodename text, database text, username text, active boolean, jobname text);
+    jobid bigint, schedule text, command text, nodename text, database text, username text, active boolean, jobname text
+);
 INSERT INTO cron.job
 VALUES (1, '30 3 * * 6', 'SELECT purge_events()', 'localhost', current_database(), current_user, true, 'purge');
 """

@@ -30,7 +30,7 @@ from pgsched.testing import drain
 from tests.support.docs.languages import EXAMPLES, uri
 from tests.support.docs.parsing import PARSERS
 from tests.support.docs.reading import Block, Page
-from tests.support.docs.shell import SERVER, Failed, Shell, commands, endless, free_port, words
+from tests.support.docs.shell import SERVER, Failed, Shell, commands, endless, free_port, words, words_of_pgsched
 from tests.support.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, Stage
 from tests.support.paths import ROOT
 
@@ -209,7 +209,7 @@ class Play:
             lines = part.splitlines()
             (_, command), *_ = commands(part)
             expected = lines[command.count("\n") + 1 :]
-            look = " ".join(words(command)[1:3]).startswith(LOOKS)
+            look = " ".join(words_of_pgsched(command)[1:3]).startswith(LOOKS)
             deadline = time.monotonic() + (30 if look else 0)
             while True:  # a reader would repeat a command that shows a state
                 try:
@@ -258,7 +258,7 @@ class Play:
 def installs(command: str) -> None:
     """Check that pyproject.toml has the extras that pip is asked to install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for extras in re.findall(r"\[([\w,]+)\]", command):
+    for extras in re.findall(r"\[([\w,-]+)\]", command):
         if unknown := {*extras.split(",")} - {*project["optional-dependencies"]}:
             raise Failed(f"$ {command}\nno such extras: {unknown}")
 

@@ -28,6 +28,7 @@ from tests.support.waiting import wait_until
 
 ENDLESS = ("worker", "leader", "web", "top")
 SERVER = "uvicorn"  # runs the web application of an example
+MANAGE = "python manage.py pgsched"  # the same command line in a Django project
 # These programs clean up after SIGTERM, and then die of it.
 ENDS = dict.fromkeys(("web", "the first web", "top", SERVER), (0, -signal.SIGTERM))
 KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "TMPDIR", "NODE_PATH")
@@ -74,9 +75,15 @@ def words(command: str) -> list[str]:
     return found
 
 
+def words_of_pgsched(command: str) -> list[str]:
+    """Return the words of a command; `python manage.py pgsched ...` counts as `pgsched ...`."""
+    named = words(command)
+    return named[2:] if named[:3] == MANAGE.split() else named
+
+
 def endless(command: str) -> str | None:
     """Return the kind of a command that runs until it is stopped, None for other commands."""
-    named = words(command)
+    named = words_of_pgsched(command)
     if named[:1] == [SERVER]:
         return SERVER
     if named[:1] != ["pgsched"] or len(named) < 2 or named[1] not in ENDLESS or "--hash-password" in named:
@@ -157,7 +164,7 @@ class Shell:
         log = self.folder / f"{kind}.log"
         with log.open("wb") as out, terminal(out if kind == "top" else None) as (source, sink):
             process = subprocess.Popen(
-                ["bash", "-c", re.sub(rf"\b(pgsched|{SERVER}) ", r"exec \1 ", command, count=1)],
+                ["bash", "-c", re.sub(rf"\b({MANAGE}|pgsched|{SERVER}) ", r"exec \1 ", command, count=1)],
                 cwd=self.folder, env=self.env, stdin=source, stdout=sink or out, stderr=sink or out,
                 start_new_session=True,
             )  # fmt: skip

@@ -15,6 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from pgsched import App, Item, Run
 from pgsched.testing import drain
 from tests.support.docs.coordinating import elect_another, electing, locking, written_totals
+from tests.support.docs.django_project import DJANGO_PROJECT
 from tests.support.docs.frameworks import serve_by_flask
 from tests.support.docs.other_schedulers import BEAT_TABLES, ONE_PG_CRON_JOB, job_stores
 from tests.support.made_up import sound
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 CHAOS = "takes minutes: tests/e2e/chaos/test_faults.py runs the faults, test_chaos_command.py the command"
 # (page, command) -> why the command is not run
 NOT_RUN: dict[tuple[str, str], str] = {
-    ("docs/how-to/moving-from-celery.md", "pgsched import celery --app shop.celery:app > jobs.yaml"):
-        "needs Celery: tests/unit/services/importing/test_reading_celery_apps.py, which .ci/long runs",
+    (
+        "docs/how-to/moving-from-celery.md",
+        "pgsched import celery --app shop.celery:app > jobs.yaml",
+    ): "needs Celery: tests/unit/services/importing/test_reading_celery_apps.py, which .ci/long runs",
     ("docs/concepts/chaos.md", "pgsched chaos"): CHAOS,
     ("docs/concepts/chaos.md", "pgsched chaos --tier full --save history.jsonl"): CHAOS,
     ("docs/concepts/chaos.md", "pgsched chaos --faults worker-killed,partition"): CHAOS,
@@ -331,9 +334,10 @@ def saved_history(play: Play) -> dict[str, Any]:
 
 
 def beside(folder: str) -> dict[str, str]:
-    """Return the files in the folder of an example, without its README.md."""
-    paths = [path for path in sorted((ROOT / folder).iterdir()) if path.is_file() and path.name != "README.md"]
-    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+    """Return the files of an example, by their paths in its folder, without its README.md and what Python compiles."""
+    paths = [path.relative_to(ROOT / folder) for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
+    own = [path for path in paths if path.name != "README.md" and path.suffix != ".pyc"]
+    return {str(path): (ROOT / folder / path).read_text(encoding="utf-8") for path in own}
 
 
 STAGES: dict[str, Stage] = {
@@ -341,6 +345,7 @@ STAGES: dict[str, Stage] = {
                        sql="CREATE TABLE sessions (expires_at timestamptz)"),
     "examples/nightly_reports/README.md": Stage(files=beside("examples/nightly_reports"), empty=True),
     "examples/sql_producer/README.md": Stage(files=beside("examples/sql_producer"), empty=True),
+    "examples/django_shop/README.md": Stage(files=beside("examples/django_shop"), empty=True),
     "examples/fastapi_shop/README.md": Stage(files=beside("examples/fastapi_shop"), empty=True),
     "examples/script/README.md": Stage(files=beside("examples/script"), empty=True),
     "examples/web_shop/README.md": Stage(files=beside("examples/web_shop"), empty=True),
@@ -348,6 +353,7 @@ STAGES: dict[str, Stage] = {
     "docs/concepts/chaos.md": Stage(names=saved_history),
     "docs/how-to/dead-letters.md": Stage(sql=DEAD),
     "docs/how-to/dependencies.md": Stage(names=dependent, run=run_dependent, sql=LOADS),
+    "docs/how-to/django.md": Stage(files=DJANGO_PROJECT, empty=True),
     "docs/how-to/elect-a-leader.md": Stage(names=electing, after=elect_another),
     "docs/how-to/enqueue.md": Stage(names=enqueueing, run=run_enqueue),
     "docs/how-to/executors.md": Stage(run=run_rendering),

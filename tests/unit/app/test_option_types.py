@@ -88,7 +88,7 @@ def check_handles(conn: SqlConnection, session: Session, django: DjangoConnectio
     app.jobs["nightly"].update(schedule="@daily", connection=conn)
     run.update(priority="high")  # type: ignore[arg-type]
     run.cancel(connection=5)  # type: ignore[arg-type]
-    app.jobs["nightly"].pause(connection="shop")  # type: ignore[arg-type]
+    app.jobs["nightly"].pause(connection="shop")
     app.jobs["nightly"].trigger(overlap="skipp")  # type: ignore[arg-type]
 
 

@@ -22,6 +22,7 @@ from psycopg.errors import ObjectNotInPrerequisiteState
 from psycopg.rows import tuple_row
 
 from pgsched.adapters import sqlalchemy
+from pgsched.adapters.django import atomic_block, find_django, open_driver_connection
 from pgsched.core import payload
 from pgsched.db.connection.connect import BY_KEY
 from pgsched.db.connection.handler_pool import idle
@@ -59,6 +60,8 @@ def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
 
     Raises ClaimLost, and InputError for a connection that cannot hold the claim.
     """
+    if (django := find_django(conn)) is not None:
+        conn = open_driver_connection(django)
     if isinstance(conn, Connection):
         check_transaction(conn)
         return raise_if_lost(lambda: conn.execute(ASSERT, [run_id, token]))
@@ -69,7 +72,7 @@ def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
     awaited = sqlalchemy.is_async(conn)
     if awaited is None:
         kind = type(conn).__name__
-        raise InputError(f"assert_claim: expected a psycopg or SQLAlchemy connection, got {kind}", "conn")
+        raise InputError(f"assert_claim: expected a psycopg, SQLAlchemy or Django connection, got {kind}", "conn")
     if awaited:
         return lost_if_async(lambda: sqlalchemy.ask_async(conn, ASSERT_TEXT, values))
     return raise_if_lost(lambda: sqlalchemy.ask(conn, ASSERT_TEXT, values))
@@ -79,8 +82,8 @@ def check_transaction(conn: Connection[Any] | AsyncConnection[Any]) -> None:
     """Raise InputError for a connection that commits each statement: it would hold the claim for no time."""
     if conn.autocommit and conn.info.transaction_status == pq.TransactionStatus.IDLE:
         raise InputError(
-            "assert_claim: the connection commits by itself: open a transaction (`with conn.transaction():`) and "
-            "assert the claim inside of it",
+            "assert_claim: the connection commits by itself: open a transaction (`with conn.transaction():`, in Django "
+            "`with transaction.atomic():`) and assert the claim inside of it",
             "conn",
         )
 
@@ -112,24 +115,37 @@ def raise_lost(error: Exception) -> None:
 
 @contextmanager
 def handler_connection(conn: Any, dsn: Callable[[], str]) -> Iterator[Connection[Any]]:
-    """Yield the caller's own connection, or one of ours where that is None. Raises InputError as `check_idle`."""
-    if conn is not None:
-        check_idle(conn, Connection, "with")
-        yield conn
+    """Yield the caller's own connection, or one of ours where that is None, in a transaction that the block ends.
+
+    Raises InputError as `check_idle`, and for a caller's connection whose isolation is too strict.
+    """
+    if conn is None:
+        with idle(dsn()).lend() as mine, mine.transaction():
+            yield mine
         return
-    with idle(dsn()).lend() as mine:
-        yield mine
+    if (django := find_django(conn)) is not None:
+        with atomic_block(django):
+            driver = open_driver_connection(django)
+            check_isolation(driver)
+            yield driver
+        return
+    check_idle(conn, Connection, "with")
+    with conn.transaction():
+        check_isolation(conn)
+        yield conn
 
 
 @asynccontextmanager
 async def opened_async(conn: Any, dsn: Callable[[], str]) -> AsyncIterator[AsyncConnection[Any]]:
     """Do what `handler_connection` does, for asyncio."""
-    if conn is not None:
-        check_idle(conn, AsyncConnection, "async with")
-        yield conn
+    if conn is None:
+        async with idle(dsn()).lend_async() as mine, mine.transaction():
+            yield mine
         return
-    async with idle(dsn()).lend_async() as mine:
-        yield mine
+    check_idle(conn, AsyncConnection, "async with")
+    async with conn.transaction():
+        await check_isolation_async(conn)
+        yield conn
 
 
 def check_idle(conn: Any, kind: type[Any], how: str) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asgiref.sync import sync_to_async  # type: ignore[import-untyped,import-not-found,unused-ignore]
-from django.db import close_old_connections, connections  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connections
 
 from pgsched.app.run import Run
 from pgsched.client.application import App

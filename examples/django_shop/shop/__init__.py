@@ -1,0 +1,1 @@
+"""A shop: orders, and the work that they make."""
