@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from tests.support.importing.django_tables import create_statements
 from tests.support.importing.stores import dump, job_state, write_store
@@ -25,6 +28,41 @@ CREATE TABLE cron.job (
 INSERT INTO cron.job
 VALUES (1, '30 3 * * 6', 'SELECT purge_events()', 'localhost', current_database(), current_user, true, 'purge');
 """
+
+
+def old_logs() -> dict[str, str]:
+    """Return what cron, systemd, Celery and Kubernetes have logged in a week with a change of the clocks in Berlin."""
+    first = datetime(2026, 3, 24, tzinfo=UTC)
+    hours = [first + timedelta(hours=n) for n in range(7 * 24)]
+    cron = [(hour + timedelta(minutes=17), "root", "cd / && run-parts --report /etc/cron.hourly") for hour in hours]
+    cron += [
+        (hour + timedelta(minutes=minute), "root", "[ -x /usr/lib/php/sessionclean ] && /usr/lib/php/sessionclean")
+        for hour in hours
+        for minute in (9, 39)
+    ]
+    munin = "test -x /usr/bin/munin-cron && /usr/bin/munin-cron"
+    cron += [(hour + timedelta(minutes=30), "munin", munin) for hour in hours if hour.hour == 7]
+    log = [f"{at.isoformat()} web1 CRON[7]: ({user}) CMD ({command})\n" for at, user, command in sorted(cron)]
+    timers = [("logrotate", hour + timedelta(minutes=11)) for hour in hours if hour.hour == 0]
+    timers += [("fstrim", datetime(2026, 3, 30, 3, 10, 2, tzinfo=UTC))]
+    in_berlin = [(hour, hour.astimezone(ZoneInfo("Europe/Berlin")).hour) for hour in hours]
+    beat = [("nightly-report", hour) for hour, local in in_berlin if local == 3]
+    jobs = [
+        {"kind": "Job", "metadata": {"name": f"reindex-{n}", "namespace": "shop", "uid": str(n),
+         "ownerReferences": [{"kind": "CronJob", "name": "reindex"}],
+         "annotations": {"batch.kubernetes.io/cronjob-scheduled-timestamp": hour.isoformat()}},
+         "status": {"startTime": f"{hour + timedelta(seconds=3):%Y-%m-%dT%H:%M:%SZ}"}}
+        for n, (hour, local) in enumerate(in_berlin) if local % 6 == 0
+    ]  # fmt: skip
+    tables = {"timers.csv": timers, "beat.csv": beat}
+    return {
+        "cron.log": "".join(log),
+        "jobs.json": json.dumps({"kind": "List", "items": jobs}),
+        **{name: "".join(f"{who},{at.isoformat()}\n" for who, at in sorted(rows)) for name, rows in tables.items()},
+    }
+
+
+OLD_LOGS = old_logs()
 
 
 def job_stores(play: Play) -> dict[str, Any]:

@@ -137,6 +137,7 @@ class Play:
         if block.page == "docs/reference/sql.md" or block.language in ("js", "ruby"):
             return stands_in_a_program(block)
         if named := FILE.match(block.text):
+            (self.folder / named[1]).parent.mkdir(exist_ok=True)
             (self.folder / named[1]).write_text(block.text)
             if named[1].startswith("test_"):
                 self.shell.run(f"pytest -q -p no:cacheprovider -p no:xdist {named[1]}")

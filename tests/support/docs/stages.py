@@ -17,7 +17,7 @@ from pgsched.testing import drain
 from tests.support.docs.coordinating import elect_another, electing, locking, written_totals
 from tests.support.docs.django_project import DJANGO_PROJECT
 from tests.support.docs.frameworks import serve_by_flask
-from tests.support.docs.other_schedulers import BEAT_TABLES, ONE_PG_CRON_JOB, job_stores
+from tests.support.docs.other_schedulers import BEAT_TABLES, OLD_LOGS, ONE_PG_CRON_JOB, job_stores
 from tests.support.made_up import sound
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
@@ -321,6 +321,12 @@ def after_shadow(play: Play) -> None:
     is_so(play, "SELECT name, mode FROM pgsched.jobs ORDER BY name", [("dump", "run"), ("orders", "shadow")])
 
 
+def after_moving_step_by_step(play: Play) -> None:
+    is_so(
+        play, "SELECT count(*), bool_and(mode = 'run' AND NOT paused AND error IS NULL) FROM pgsched.jobs", [(7, True)]
+    )
+
+
 def after_testing(play: Play) -> None:
     """Check that the tests of the page have dropped their databases. Other tests on this server make some, too."""
     left = "SELECT datname FROM pg_database WHERE datname ~ '^pgsched_test_[0-9a-f]{12}$'"
@@ -371,6 +377,7 @@ STAGES: dict[str, Stage] = {
         "SENTRY_DSN": "http://key@127.0.0.1:9/1", "app": App("notifying", dsn=play.dsn)}),
     "docs/how-to/moving.md": Stage(sql=PG_CRON, after=after_moving),
     "docs/how-to/moving-from-cron.md": Stage(after=after_cron),
+    "docs/how-to/moving-step-by-step.md": Stage(sql=BEAT_TABLES, files=OLD_LOGS, after=after_moving_step_by_step),
     "docs/how-to/moving-from-apscheduler.md": Stage(names=job_stores),
     "docs/how-to/moving-from-celery.md": Stage(sql=BEAT_TABLES),
     "docs/how-to/moving-from-pg_cron.md": Stage(sql=ONE_PG_CRON_JOB),
