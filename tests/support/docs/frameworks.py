@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -37,10 +38,13 @@ def serve_by_flask(play: Play) -> None:
         wait_until(lambda: play.db.execute(DONE.encode()).fetchone() == (1,), 30, "the run")
         ((pid,),) = play.db.execute(ALIVE.encode()).fetchall()
         assert pid != server.pid, "the worker is in the child process that serves"
+        # to the child alone: after Ctrl-C, the reloader kills a child that takes longer than 0.25 s
+        os.kill(pid, signal.SIGINT)
+        wait_until(lambda: not play.db.execute(ALIVE.encode()).fetchall(), 30, "the worker to sign off")
     finally:
-        os.killpg(server.pid, signal.SIGINT)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGINT)
         server.wait(30)
-    wait_until(lambda: not play.db.execute(ALIVE.encode()).fetchall(), 30, "the worker to sign off")
 
 
 def answers(request: urllib.request.Request) -> bool:
