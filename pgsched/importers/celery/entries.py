@@ -23,8 +23,8 @@ from pgsched.importers.arguments import add_arguments
 from pgsched.importers.celery.crontabs import Crontab, FieldRefused
 from pgsched.importers.celery.options import Broker, add_options, read_seconds
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
-from pgsched.importers.schedules.clock_changes import Rule, choose_spelling, find_changes
 from pgsched.importers.schedules.lengths import every
+from pgsched.importers.schedules.spellings import Rule, choose_spelling, find_changes
 
 MOST_JOBS = 20_000
 OWN_TASKS = ("celery.backend_cleanup",)

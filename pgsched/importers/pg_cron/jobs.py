@@ -20,7 +20,7 @@ from pgsched.core.schedule.cron import parse
 from pgsched.errors import InputError, ScheduleError
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
 from pgsched.importers.pg_cron.schedules import AT_REBOOT, SyntaxRefused, read_schedule, read_seconds
-from pgsched.importers.schedules.clock_changes import Rule, choose_spelling
+from pgsched.importers.schedules.spellings import Rule, choose_spelling
 
 MOST_JOBS = 20_000
 LONGEST_SOURCE = 100  # characters of a command that a comment repeats

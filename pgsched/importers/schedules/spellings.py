@@ -3,8 +3,8 @@
 Invariant: a choice without a difference has the source's slots around every clock change of the next YEARS years.
 
 Elsewhere all spellings have the slots that the wall clocks name. Where clocks change, sources differ, and so do our
-spellings (pgsched.core.schedule.cron): a schedule whose second, minute or hour begins with `*` has the wall clocks that
-exist, as often as they come; another one has each wall clock once.
+spellings (pgsched.core.schedule.cron). A schedule whose second, minute or hour begins with `*` has the wall clocks that
+exist, as often as they come. Another one has each wall clock once.
 """
 
 from __future__ import annotations
