@@ -76,7 +76,8 @@ INTERRUPTED = 130
 HELP = {"-h", "--help"}
 EXIT_CODES = """\b
 Exit codes:
-  0 fine   1 unhealthy, or refused   2 bad input, or drift (apply --check)
+  0 fine   1 unhealthy, or refused
+  2 bad input, or a difference (apply --check, shadow report)
   3 database unreachable
   4 database read-only   5 schema too old: pgsched migrate   6 schema too new
   7 a grant is missing   8 no such job, run, lock or key
