@@ -22,7 +22,7 @@ from pgsched.importers.apscheduler.times import NotRead, read_date, read_datetim
 from pgsched.importers.imported import Reason, Remark
 from pgsched.importers.schedules.fields import Fields
 from pgsched.importers.schedules.lengths import every
-from pgsched.importers.schedules.spellings import Rule, choose_spelling
+from pgsched.importers.schedules.spellings import Rule, add_choice, choose_spelling
 
 SECOND = timedelta(seconds=1)
 # A wall clock that a zone skips is an instant for Python, and one that comes twice matches twice.
@@ -84,13 +84,7 @@ def plan_walls(walls: Walls, rule: Rule, now: datetime) -> Plan:
     if choice is None:
         raise NotWritten("days of the month and days of the week that must both match")
     check_schedule(choice.expression, walls.timezone)
-    plan.columns["schedule"] = choice.expression
-    if choice.differs:
-        plan.remarks.append(Remark(Reason.CLOCK_CHANGE, choice.differs, "schedule"))
-    elif choice.kept:
-        plan.remarks.append(Remark(Reason.CLOCK_CHANGE_KEPT, f"else it would be {choice.usual}", "schedule"))
-    if walls.timezone != "UTC":
-        plan.columns["timezone"] = walls.timezone
+    add_choice(plan.columns, plan.remarks, choice, walls.timezone)
     start, end = limit_to_years(walls)
     if start is not None and start > now:
         plan.columns["starts_at"] = start
