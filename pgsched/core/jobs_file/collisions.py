@@ -2,8 +2,8 @@
 
 Invariant: all jobs count alike, whether they are paused or not, and whatever overlap and limits say.
 
-Jobs with the same schedule are computed once. A schedule with more than FEW slots a week is counted by the hour: two
-hours with as many slots are taken to have them in the same minutes.
+Jobs with the same schedule are computed once. The starts of a schedule with more than FEW slots a week are counted by
+the hour: two hours with as many slots are taken to have them in the same minutes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The slots of jobs before and after a change, and the clock changes that move them.
+"""The slots of jobs before and after a change, and the changes of the clocks that move them.
 
 Invariant: the functions that make a job's preview make these slots, so a plan shows what will be decided.
 """
@@ -19,13 +19,13 @@ from pgsched.core.schedule.preview import PreviewSlot, next_slots, upcoming
 from pgsched.errors import ScheduleError
 
 SLOTS = 5
-LOOK = timedelta(days=370)  # clock changes are looked for so far ahead
+LOOK = timedelta(days=370)  # changes of the clocks are looked for so far ahead
 # Columns whose change moves slots, and of them those that begin the sequence anew.
 MOVING = {"schedule", "timezone", "run_at", "starts_at", "ends_at", "max_runs", "jitter", "excluded_dates", "calendar",
           "on_excluded"}  # fmt: skip
 ANEW = {"schedule", "timezone", "run_at", "starts_at"}
 NEW: Mapping[str, Any] = {"id": 0, "run_count": 0, "error": None, "next_run_at": None, "decided_until": None}
-# A schedule with more slots in the day around a clock change goes on evenly: nobody notices the change.
+# A schedule with more slots in the day around a change of the clocks goes on evenly: nobody notices the change.
 MOST_A_DAY = 30
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 
@@ -45,7 +45,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class ClockChange:
-    """What a clock change does to a slot.
+    """What a change of the clocks does to a slot.
 
     `day`: the date of the change, in the job's zone. `at`: the slot. `remark`: what happens.
     """
@@ -94,7 +94,7 @@ def _merged(change: Change, stored: Stored) -> dict[str, Any]:
 
 
 def clock_changes(change: Change, now: datetime) -> tuple[ClockChange, ...]:
-    """Return what the clock changes in the next year do to the slots of a job that is new or moved."""
+    """Return what the changes of the clocks in the next year do to the slots of a job that is new or moved."""
     entry = change.entry
     if entry is None or entry.what != "job" or entry.values["schedule"] is None:
         return ()
@@ -121,7 +121,7 @@ def _changes(timezone: str, now: datetime) -> tuple[zones.Change, ...]:
 
 
 def _at_change(schedule: Schedule, change: zones.Change) -> ClockChange | None:
-    """Return what a clock change does to a schedule; None if nothing, or if its slots are many."""
+    """Return what a change of the clocks does to a schedule; None if nothing, or if its slots are many."""
     if (schedule.count(change.at - DAY / 2, change.at + DAY / 2) or 0) > MOST_A_DAY:
         return None
     begin = change.at - abs(change.after - change.before) - SECOND

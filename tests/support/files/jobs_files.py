@@ -78,10 +78,9 @@ class RandomValues:
         rng = self.rng
         choices: list[Callable[[], dict[str, Any]]] = [
             lambda: {"from": str(date(2027, 1, rng.randint(1, 28)))},
-            lambda: {"from": "2027-02-01", "until": str(date(2027, 2, rng.randint(1, 28))), "reason": self.text()},
+            lambda: {"from": "2027-02-01", "until": str(date(2027, 2, rng.randint(1, 28))), "reason": self.prose()},
             lambda: {"weekdays": rng.sample(["sun", "mon", "sat"], rng.randint(1, 3))},
             lambda: {"from_time": str(time(rng.randint(0, 9))), "until_time": str(time(rng.randint(10, 23), 30))},
-            lambda: {"from_time": "18:00", "until_time": "24:00"},
         ]
         return [rng.choice(choices)() for _ in range(rng.randint(1, 4))]
 

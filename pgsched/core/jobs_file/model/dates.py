@@ -6,21 +6,18 @@ import re
 from collections.abc import Callable
 from datetime import date, datetime, time
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any, NamedTuple
 
-from pgsched.core.calendars.times import DAYS, CalendarTime, pad_clock, shorten_clock
 from pgsched.core.input_values import parse_dates
-from pgsched.core.jobs_file.model.types import Text, Type, WrongValue, expect_text, shorten_value
+from pgsched.core.jobs_file.model.types import Prose, Text, Type, WrongValue, expect_text, shorten_value
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
-MOST_VALUES = 5000  # excluded dates of one job, and times of one calendar
+MOST_STRETCHES = 5000  # of excluded dates of one job, and of times of one calendar
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 FIRST, LAST = date(1970, 1, 1), date(8999, 12, 31)
-CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?::[0-5]\d)?", re.ASCII)
-END_OF_DAY = "24:00:00"
+CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 TIME_KEYS = ("from", "until", "weekdays", "from_time", "until_time", "reason")
-COLUMNS = ("from_date", "until_date", "weekdays", "from_time", "until_time", "reason")  # of a CalendarTime
 
 
 class Dates(NamedTuple):
@@ -31,12 +28,23 @@ class Dates(NamedTuple):
     reason: str | None
 
 
+class CalendarTime(NamedTuple):
+    """One stretch of a calendar, as a row of calendar_times has it; None: no bound."""
+
+    first: date | None
+    last: date | None
+    weekdays: tuple[int, ...] | None
+    from_time: time | None
+    until_time: time | None
+    reason: str | None
+
+
 def read_list(value: Any, item: Callable[[Any], Any]) -> list[Any]:
     """Return the values that `item` reads from a list. Raises WrongValue."""
     if not isinstance(value, list):
         raise WrongValue(f"expected a list, got {shorten_value(value)}")
-    if len(value) > MOST_VALUES:
-        raise WrongValue(f"{len(value)} values, at most {MOST_VALUES} are allowed")
+    if len(value) > MOST_STRETCHES:
+        raise WrongValue(f"{len(value)} values, at most {MOST_STRETCHES} are allowed")
     return [item(one) for one in value]
 
 
@@ -86,22 +94,14 @@ class ExcludedDates(Type):
         return [[str(one.first), str(one.last), one.reason] for one in value]
 
 
-columns_of: Callable[[CalendarTime], tuple[Any, ...]] = attrgetter(*COLUMNS)
-
-
-def in_order(times: set[CalendarTime]) -> tuple[CalendarTime, ...]:
-    """Return times of a calendar in one order, so that equal calendars have equal values."""
-    return tuple(sorted(times, key=lambda one: order(columns_of(one))))
-
-
 class CalendarTimes(Type):
-    """The times of a calendar: mappings with from, until, weekdays, from_time, until_time and reason."""
+    """The stretches of a calendar: mappings with from, until, weekdays, from_time, until_time and reason."""
 
-    _reason = Text(200)
+    _reason = Prose(10_000)
 
     def read(self, value: Any) -> tuple[CalendarTime, ...]:
         """Read the list."""
-        return in_order(set(read_list(value, self._read_one)))
+        return tuple(sorted(set(read_list(value, self._read_one)), key=order))
 
     def _read_one(self, value: Any) -> CalendarTime:
         if not isinstance(value, dict):
@@ -132,37 +132,42 @@ class CalendarTimes(Type):
             {
                 key: one
                 for key, one in zip(TIME_KEYS, self._shown(found), strict=True)
-                if one is not None and not (key == "until" and found.until_date == found.from_date)
+                if one is not None and not (key == "until" and found.last == found.first)
             }
             for found in value
         ]
 
     def _shown(self, one: CalendarTime) -> tuple[Any, ...]:
-        weekdays = None if one.weekdays is None else [DAYS[day] for day in one.weekdays]
-        dates = [None if part is None else str(part) for part in (one.from_date, one.until_date)]
-        clocks = [None if part is None else shorten_clock(part) for part in (one.from_time, one.until_time)]
-        return (*dates, weekdays, *clocks, one.reason)
+        weekdays = None if one.weekdays is None else [WEEKDAYS[day] for day in one.weekdays]
+        texts = [None if part is None else str(part) for part in (one.first, one.last, one.from_time, one.until_time)]
+        return (texts[0], texts[1], weekdays, texts[2], texts[3], one.reason)
 
     def load(self, value: Any) -> tuple[CalendarTime, ...]:
         """Read the rows of calendar_times: objects with their columns."""
-        return in_order({calendar_time(row) for row in value or ()})
+        return tuple(sorted({calendar_time(row) for row in value or ()}, key=order))
 
     def send(self, value: tuple[CalendarTime, ...]) -> list[dict[str, Any]]:
         """Return the rows."""
+        columns = ("from_date", "until_date", "weekdays", "from_time", "until_time", "reason")
         return [
             {
-                column: list(part) if isinstance(part, tuple) else str(part) if isinstance(part, date) else part
-                for column, part in zip(COLUMNS, columns_of(one), strict=True)
+                column: part
+                if isinstance(part, str) or part is None
+                else list(part)
+                if isinstance(part, tuple)
+                else str(part)
+                for column, part in zip(columns, one, strict=True)
             }
             for one in value
         ]
 
 
 def calendar_time(row: dict[str, Any]) -> CalendarTime:
-    """Return the time of a row of calendar_times."""
+    """Return the stretch of a row of calendar_times."""
     first, last = (row[key] and date.fromisoformat(row[key]) for key in ("from_date", "until_date"))
+    begins, ends = (row[key] and time.fromisoformat(row[key]) for key in ("from_time", "until_time"))
     weekdays = None if row["weekdays"] is None else tuple(sorted(set(row["weekdays"])))
-    return CalendarTime(first, last, weekdays, row["from_time"], row["until_time"], row["reason"])
+    return CalendarTime(first, last, weekdays, begins, ends, row["reason"])
 
 
 def check_date(value: date) -> date:
@@ -182,14 +187,17 @@ def read_date(value: Any) -> date:
         raise WrongValue(f"{shorten_value(value)} is not a date such as 2026-12-25") from None
 
 
-def read_clock(value: Any) -> str:
-    """Return a time of the day with its seconds, from text or as TOML has it; 24:00 too. Raises WrongValue."""
+def read_clock(value: Any) -> time:
+    """Return a time of the day, from text or as TOML has it. Raises WrongValue."""
     if isinstance(value, time):
-        return value.isoformat("seconds")
-    if isinstance(value, str) and CLOCK.fullmatch(value):
-        padded = pad_clock(value).zfill(len(END_OF_DAY))
-        if padded <= END_OF_DAY:
-            return padded
+        return value.replace(microsecond=0, tzinfo=None)
+    found = CLOCK.fullmatch(value) if isinstance(value, str) else None
+    try:
+        if found is not None:
+            hour, minute, second = (int(part or 0) for part in found.groups())
+            return time(hour, minute, second)
+    except ValueError:
+        pass
     raise WrongValue(f"{shorten_value(value)} is not a time of the day such as 06:00")
 
 
@@ -200,10 +208,10 @@ def read_weekdays(value: Any) -> tuple[int, ...]:
     found = set()
     for one in value:
         name = one.lower()[:3] if isinstance(one, str) else None
-        if name in DAYS:
-            found.add(DAYS.index(name))
+        if name in WEEKDAYS:
+            found.add(WEEKDAYS.index(name))
         elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one <= 6:
             found.add(one)
         else:
-            raise WrongValue(f"weekdays: {shorten_value(one)} is not one of {', '.join(DAYS)}, nor 0 to 6")
+            raise WrongValue(f"weekdays: {shorten_value(one)} is not one of {', '.join(WEEKDAYS)}, nor 0 to 6")
     return tuple(sorted(found))

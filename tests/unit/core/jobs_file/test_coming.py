@@ -1,4 +1,4 @@
-"""The slots before and after a change, and what clock changes do to them."""
+"""The slots before and after a change, and what changes of the clocks do to them."""
 
 from __future__ import annotations
 

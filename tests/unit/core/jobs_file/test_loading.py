@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import pytest
 
-from pgsched.core.calendars.times import CalendarTime
 from pgsched.core.jobs_file.model.columns import JOB, What
-from pgsched.core.jobs_file.model.dates import Dates
+from pgsched.core.jobs_file.model.dates import CalendarTime, Dates
 from pgsched.core.jobs_file.model.spans import read_span
 from pgsched.errors import InputError
 from tests.support.files.jobs_files import file_of
@@ -35,8 +34,7 @@ limits: {customer: {concurrency: 2}}
 pauses: [{what: queue, name: mail, reason: migration}, {what: all}]
 calendars:
   holidays: {times: [{from: 2026-12-25, until: 2026-12-26, reason: Christmas}, {weekdays: [Saturday, 0]},
-                     {from_time: "00:00", until_time: "06:30"},
-                     {from_time: "18:00", until_time: "24:00"}]}
+                     {from_time: "00:00", until_time: "06:30"}]}
 retention: {keep: {any: 9 days}}
 alerts: {}
 """
@@ -66,10 +64,9 @@ def test_every_section_is_read() -> None:
     queue = file.entries[What.QUEUE, "mail"].values
     assert (queue["rate"], queue["rate_period"], queue["rate_burst"]) == (100, read_span("1 minute"), 5)
     assert file.entries[What.CALENDAR, "holidays"].values["times"] == (
-        CalendarTime(from_time="00:00:00", until_time="06:30:00"),
-        CalendarTime(from_time="18:00:00", until_time="24:00:00"),
-        CalendarTime(weekdays=(0, 6)),
-        CalendarTime(date(2026, 12, 25), date(2026, 12, 26), reason="Christmas"),
+        CalendarTime(None, None, None, time(0), time(6, 30), None),
+        CalendarTime(None, None, (0, 6), None, None, None),
+        CalendarTime(date(2026, 12, 25), date(2026, 12, 26), None, None, None, "Christmas"),
     )
 
 
