@@ -14,7 +14,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- What is wrong with a token such as {slot:%Y-%m-%d} in the task or the arguments of a command, a shell line or a request;
--- null: nothing. pgsched/core/schedule/slot_text.py refuses the same tokens in the same words.
+-- null: nothing. pgsched/core/slot_text.py refuses the same tokens in the same words.
 CREATE FUNCTION pgsched.slot_token_error(kind text, task text, args jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%',

@@ -49,7 +49,7 @@ class Options:
 class JobsPlan:
     """What an apply would do.
 
-    `slots`: of new and moved jobs, by key. `clocks`: clock changes that move a slot, by key.
+    `slots`: of new and moved jobs, by key. `clocks`: changes of the clocks that move a slot, by key.
     `collisions`: the starts of the coming week after the apply.
     """
 

@@ -31,7 +31,7 @@ def plan(
 ) -> None:
     """Show what `pgsched apply` would change; nothing is written.
 
-    Of jobs that are new or change: the next five slots before and after, and what clock changes do to them. Of
+    Of jobs that are new or change: the next five slots before and after, and what changes of the clocks do to them. Of
     all jobs: which starts fall on the same minute in the coming week. Exit code 1 if the file would be refused.
 
     \b

@@ -61,7 +61,7 @@ def slots_text(slots: Iterable[PreviewSlot]) -> str:
 
 
 def print_clocks(clocks: Iterable[ClockChange]) -> None:
-    """Print what clock changes do to a job."""
+    """Print what changes of the clocks do to a job."""
     for change in clocks:
         print_line(f"    clocks change on {change.day}: {change.remark}", "yellow", indent=6)
 
