@@ -20,11 +20,11 @@ def read_apscheduler(source: str, table: str, now: datetime) -> Imported:
     """
     path = find_file(source)
     if path is not None and not is_sqlite(path):
-        return import_export(read_file(path), now)
+        return import_export(read_export(path), now)
     return import_rows(map(read_row, read_tables(source, [table])[0]), now)
 
 
-def read_file(path: Path) -> str:
+def read_export(path: Path) -> str:
     """Return the text of a file. Raises InputError."""
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)

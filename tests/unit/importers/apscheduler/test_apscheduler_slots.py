@@ -10,12 +10,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.support.importing.slots import NOW, near_changes, slots_of, without_changes
 
 from pgsched.importers.apscheduler.cron import NotWritten
 from pgsched.importers.apscheduler.pickles import read_pickle
 from pgsched.importers.apscheduler.triggers import Plan, read_trigger
 from pgsched.importers.imported import Reason
+from tests.support.importing.slots import NOW, near_changes, slots_of, without_changes
 
 pytest.importorskip("apscheduler", reason="apscheduler is missing: pip install -e '.[sources]' (.ci/long does)")
 from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger

@@ -10,11 +10,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.support.importing.slots import NOW, near_changes, slots_of, without_changes
 
 from pgsched.importers.celery.crontabs import Crontab, read_crontab
 from pgsched.importers.celery.entries import Entry, Interval, Settings, import_entries
 from pgsched.importers.imported import ImportedJob, Reason
+from tests.support.importing.slots import NOW, near_changes, slots_of, without_changes
 
 celery = pytest.importorskip("celery", reason="celery is missing: pip install -e '.[sources]' (.ci/long does)")
 from celery.schedules import crontab, schedule  # noqa: E402

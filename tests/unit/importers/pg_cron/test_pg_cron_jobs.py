@@ -9,11 +9,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.support.importing.slots import NOW, slots_of
 
 from pgsched.errors import InputError
 from pgsched.importers.imported import Imported, ImportedJob, Reason
 from pgsched.importers.pg_cron.jobs import Row, Settings, import_rows
+from tests.support.importing.slots import NOW, slots_of
 
 COUNT = 1000
 MINUTE = timedelta(minutes=1)
