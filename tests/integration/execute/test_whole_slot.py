@@ -14,7 +14,7 @@ from pgsched.app.control import AttemptState
 from pgsched.core.model import Claim, Outcome, Result
 from pgsched.core.slot_text import Interval
 from pgsched.db.connection.connect import aconnect
-from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.runs import claims
 from pgsched.execute.http.request import read_request
 from pgsched.execute.process_pool.protocol import attempt_message
@@ -25,7 +25,8 @@ from pgsched.execute.sql import SqlExecutor
 from pgsched.execute.subprocess.command import CommandExecutor
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
-from tests.support.db.passing import add, lead, pass_time
+from pgsched.leader.backfill import run_backfills
+from tests.support.db.passing import add, job, lead, pass_time
 from tests.support.db.setting import put_back, take
 from tests.support.executing import SLOT, claim, execute
 
@@ -41,10 +42,9 @@ def test_a_claim_has_the_zone_and_the_interval_of_its_slot(db: psycopg.Connectio
     add(db, schedule="@every 1s", timezone="Asia/Kolkata")
     put_back(db, 1)
     lead(db)
-    db.execute("UPDATE pgsched.runs SET interval_start = scheduled_at - interval '1 day'")
     (one,) = take(db)
     assert one.slot_zone == "Asia/Kolkata" and one.scheduled_at is not None and one.job is None
-    assert one.interval_start == one.scheduled_at - timedelta(days=1)
+    assert one.interval_start == one.scheduled_at - timedelta(seconds=1)
 
 
 def test_a_slot_in_utc_and_a_run_without_a_job_have_no_zone(db: psycopg.Connection) -> None:
@@ -52,7 +52,38 @@ def test_a_slot_in_utc_and_a_run_without_a_job_have_no_zone(db: psycopg.Connecti
     put_back(db, 1)
     lead(db)
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
-    assert [(one.slot_zone, one.interval_start) for one in take(db, 5)] == [(None, None)] * 2
+    claims_by_job = {one.job_id is not None: one for one in take(db, 5)}
+    assert [claims_by_job[has_job].slot_zone for has_job in (True, False)] == [None, None]
+    assert claims_by_job[True].interval_start is not None and claims_by_job[False].interval_start is None
+
+
+def test_a_late_run_for_several_slots_has_the_interval_of_all_of_them(db: psycopg.Connection) -> None:
+    add(db, schedule="@every 1h", overlap="allow")
+    lead(db)
+    found = []
+    for hours in (3.5, 1):
+        pass_time(db, hours * 3600)
+        lead(db)
+        (one,) = take(db)
+        interval = run_of(one, None, AttemptState()).interval  # type: ignore[arg-type]
+        assert interval is not None
+        found.append([(instant - job(db)["anchor_at"]) / timedelta(hours=1) for instant in interval])
+    assert found == [[0, 3], [3, 4]]
+
+
+def test_a_backfill_gives_each_slot_its_own_interval(db: psycopg.Connection) -> None:
+    add(db, schedule="@every 1h")
+    lead(db)
+    pass_time(db, 3.5 * 3600)
+    lead(db)
+    anchor = job(db)["anchor_at"]
+    request = backfills.Request(anchor.isoformat(), (anchor + timedelta(hours=3)).isoformat(), mode="all", max_active=9)
+    backfills.add_backfill(db, "a", request)
+    with db.transaction():
+        run_backfills(db)
+    ends = {one.scheduled_at: one.interval_start for one in take(db, 9)}
+    assert ends[anchor + timedelta(hours=2)] == anchor + timedelta(hours=1)
+    assert ends[anchor + timedelta(hours=1)] == anchor
 
 
 def test_runs_that_people_ask_for_have_the_zone_as_well(db: psycopg.Connection) -> None:
