@@ -141,7 +141,7 @@ expressions = st.one_of(st.sampled_from(EXPRESSIONS), crons)
 
 # The restatement takes long for a schedule with many slots: the quick tests leave those out.
 FEW, MANY = 350, 1500
-quick, thorough = settings(max_examples=20, deadline=None), settings(max_examples=250, deadline=None)
+quick, thorough = settings(max_examples=60, deadline=None), settings(max_examples=250, deadline=None)
 slot_args = given(st.data(), expressions, st.sampled_from(ZONES), moments, st.sampled_from(sorted(STEPS.values())))
 mark_args = given(st.data(), expressions, st.sampled_from(ZONES), moments, st.sampled_from([NEXT, PREVIOUS]))
 change_args = given(st.data(), expressions, st.sampled_from(ZONES), moments)
@@ -255,7 +255,7 @@ def check_changes(data: st.DataObject, expression: str, tz: str, start: datetime
         state = decided_at(schedule, mark)
 
 
-@quick
+@settings(max_examples=25, deadline=None)
 @change_args
 def test_no_nominal_slot_is_decided_twice_or_lost_however_the_calendar_changes(
     data: st.DataObject, expression: str, tz: str, start: datetime
