@@ -184,6 +184,18 @@ def test_slots_of_the_schedule_are_compared_with_an_old_log(
     assert (said.code, one["matched"]) == (0, 2), "the clock change moves the second one to 01:00 UTC"
 
 
+def test_slots_are_compared_where_a_calendar_has_them(db: psycopg.Connection, pgsched: Program, tmp_path: Path) -> None:
+    db.execute("INSERT INTO pgsched.calendars (name) VALUES ('office')")
+    db.execute("INSERT INTO pgsched.calendar_times (calendar, weekdays) VALUES ('office', '{0,6}')")
+    shadow(db, "dump", "x", schedule="0 9 * * *", calendar="office", on_excluded="next_business_day")
+    friday = datetime(2026, 5, 8, tzinfo=UTC)
+    there = [friday + timedelta(days=days, hours=9, seconds=1) for days in (0, 3)]
+    ends = [f"{at.isoformat()} host kernel: x" for at in (friday, friday + timedelta(days=4))]
+    log = write(tmp_path / "old.log", ends[0], *(cron_line(at, "x") for at in there), ends[1])
+    said = pgsched("shadow", "report", "--log", log, "--planned", "--json")
+    assert (said.code, said.json["jobs"][0]["matched"]) == (0, 2)
+
+
 def test_a_part_of_the_time_is_compared(db: psycopg.Connection, pgsched: Program, tmp_path: Path) -> None:
     shadow(db, "dump", "x")
     decide_slots(db)
