@@ -177,7 +177,8 @@ WITH old AS MATERIALIZED (
         covers_reason = CASE WHEN r.covers_state IS NOT NULL THEN r.covers_reason
             WHEN r.covers_from < r.covers_until THEN r.reason END,
         interval_start = coalesce((SELECT s.start FROM unnest(%(ids)s::bigint[], %(starts)s::timestamptz[]) s(id, start)
-                                   WHERE s.id = r.id), r.interval_start)
+                                   -- an earlier calendar may have shifted the row to before the slot
+                                   WHERE s.id = r.id AND s.start < r.scheduled_at), r.interval_start)
     FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s CROSS JOIN LATERAL (
         SELECT t.*, coalesce(j.after_jobs <> '{}', false) AS waits, pgsched.limited_key(j.task, t.more, coalesce(
             pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args),

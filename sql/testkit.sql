@@ -27,10 +27,13 @@ WHERE phase = 1 /* scheduled */ AND available_at > clock_timestamp() AND kind = 
 -- name: jobs_of_clock
 -- return the jobs that have slots which a travelling clock may pass.
 -- params: none
--- returns: (name, schedule, timezone, anchor_at), by name
+-- returns: (name, schedule, timezone, anchor_at, calendar, on_excluded, shifts, excluded: its own dates, null without any),
+--          by name
 -- locks: none
-SELECT name, schedule, timezone, anchor_at FROM pgsched.jobs
-WHERE schedule IS NOT NULL AND NOT paused ORDER BY name
+SELECT j.name, j.schedule, j.timezone, j.anchor_at, j.calendar, j.on_excluded, j.shifts,
+    (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
+     FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded
+FROM pgsched.jobs j WHERE j.schedule IS NOT NULL AND NOT j.paused AND j.mode = 'run' ORDER BY j.name
 
 
 -- name: runs_open_of_tasks
@@ -75,10 +78,13 @@ SELECT pgsched.trigger(%(job)s::text) WHERE NOT EXISTS (
 
 -- name: slot_triggered
 -- let a run that was triggered stand for this slot.
--- params: id bigint, slot timestamptz
+-- params: id bigint, slot timestamptz, interval_start timestamptz (the slot before, or null), nominal_at timestamptz
+--         (where the schedule has it, if a calendar has shifted it)
 -- returns: nothing
 -- locks: that run
-UPDATE pgsched.runs SET scheduled_at = %(slot)s, origin = 'schedule' WHERE id = %(id)s
+UPDATE pgsched.runs SET scheduled_at = %(slot)s, origin = 'schedule', interval_start = %(interval_start)s::timestamptz,
+    nominal_at = %(nominal_at)s::timestamptz
+WHERE id = %(id)s
 
 
 -- name: time_travel

@@ -241,7 +241,8 @@ BEGIN
         PERFORM pgsched.pass_over(was, moment, retimed);
         j.decided_until := greatest(was.decided_until, CASE
             WHEN was.schedule IS NOT NULL THEN moment - interval '1 microsecond'
-            WHEN was.run_at <= moment THEN was.run_at END);
+            -- not one that a calendar has shifted to later
+            WHEN was.run_at <= moment AND (retimed OR coalesce(was.next_run_at <= moment, true)) THEN was.run_at END);
     END IF;
     IF retimed THEN
         j.run_at := coalesce(j.run_at, moment);

@@ -13,7 +13,9 @@ from psycopg import errors
 from psycopg import sql as composing
 from psycopg.conninfo import make_conninfo
 
-from pgsched.core.schedule.cron import parse
+from pgsched.core.planning.catchup import Decision
+from pgsched.core.planning.job_schedule import job_calendar, job_schedule
+from pgsched.core.planning.slot_intervals import interval_of
 from pgsched.db.connection.connect import Connection, connect
 from pgsched.db.queries import testing
 from pgsched.db.queries.reports.live import database_now
@@ -35,12 +37,15 @@ def clock(conn: Connection[Any]) -> datetime:
 def travel(conn: Connection[Any], now: datetime, by: timedelta) -> int:
     """Move all times in the database by `by`, starting at `now`; return how many slots of jobs passed.
 
-    Each of these slots gets a run. Raises InputError for more than 1000 slots.
+    Each of these slots gets a run, but not at an excluded time. Raises InputError for more than 1000 slots.
     """
     slot_count = 0
-    for name, schedule, timezone, anchor in testing.shift_times(conn, by):
-        for slot in parse(schedule, timezone, anchor).between(now, now + by):
-            slot_count += testing.make_run_of_slot(conn, name, slot)
+    for job in testing.shift_times(conn, by):
+        schedule, excluded_times = job_schedule(job), job_calendar(job)
+        for slot in schedule.between(now, now + by):
+            if excluded_times.excluded(slot) is None:
+                decision = interval_of(schedule, Decision(slot, "run", None, None, None, None))
+                slot_count += testing.make_run_of_slot(conn, job["name"], decision)
             if slot_count > SLOTS:
                 raise InputError(f"travel: more than {SLOTS} slots of jobs lie in {by}; travel in shorter steps")
     return slot_count

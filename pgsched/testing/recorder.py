@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pgsched.app.declarations import JobDeclaration
@@ -19,6 +20,7 @@ from pgsched.client.application import App
 from pgsched.core import payload
 from pgsched.core.model import EnqueueResult, FirstResult, RunId
 from pgsched.core.schedule.cron import parse
+from pgsched.core.slot_text import SlotTerms
 from pgsched.testing.callers.base import CallerTransaction
 from pgsched.testing.callers.transactions import Transactions
 from pgsched.testing.clock import Clock
@@ -270,8 +272,9 @@ class Recorder(NoDatabase):
         return [run for run in found if self._runner.has_task(run)]
 
     def _enqueue_passed_slots(self, before: datetime, now: datetime) -> None:
-        for values in values_of_slots(self.app, self._anchor_at, before, now):
-            self._store.put([values], slot=values["at"])
+        for values, terms in values_of_slots(self.app, self._anchor_at, before, now):
+            ((run, _),) = self._store.put([values], slot=values["at"])
+            self._runner.slot_terms[run.id] = terms
         if self._runner.inline:
             self.drain()
 
@@ -283,16 +286,23 @@ def values_of_each(args: Iterable[str], values: dict[str, Any]) -> list[dict[str
     return [{**values, "args": text, "idempotency_key": key} for text, key in zip(texts, keys, strict=True)]
 
 
-def values_of_slots(app: App, anchor_at: datetime, before: datetime, now: datetime) -> Iterator[dict[str, Any]]:
-    """Yield the values of a run for each slot of the app's jobs in the time that has passed."""
-    slots = [(slot, job) for job in app.declared_jobs for slot in slots_of(job, anchor_at, before, now)]
-    for slot, job in sorted(slots, key=lambda each: each[0]):
+def values_of_slots(
+    app: App, anchor_at: datetime, before: datetime, now: datetime
+) -> Iterator[tuple[dict[str, Any], SlotTerms]]:
+    """Yield the values of a run for each slot of the app's jobs in the time that has passed, and its slot's terms."""
+    slots = [(*slot, job) for job in app.declared_jobs for slot in slots_of(job, anchor_at, before, now)]
+    for slot, terms, job in sorted(slots, key=lambda each: each[0]):
         options = {name: job.policies[name] for name in INHERITED if name in job.policies}
         own = {"at": slot, "expires": app.tasks[job.task].values["expires"]}
-        yield {**dict.fromkeys(OPTIONS), **options, **own, "task": job.task, "args": payload.encode(job.args)}
+        values = {**dict.fromkeys(OPTIONS), **options, **own, "task": job.task, "args": payload.encode(job.args)}
+        yield values, terms
 
 
-def slots_of(job: JobDeclaration, anchor_at: datetime, before: datetime, now: datetime) -> list[datetime]:
+def slots_of(
+    job: JobDeclaration, anchor_at: datetime, before: datetime, now: datetime
+) -> list[tuple[datetime, SlotTerms]]:
     """Return a job's slots in the time that has passed; none for `@after`, which counts from the end of a run."""
     schedule = parse(job.schedule, job.timezone, anchor_at)
-    return [] if schedule.fixed_delay is not None else list(schedule.between(before, now))
+    slots = list(schedule.between(before, now))
+    first = [schedule.before(slot) for slot in slots[:1]]
+    return [(slot, SlotTerms(start, job.timezone)) for start, slot in pairwise([*first, *slots])]

@@ -18,6 +18,7 @@ from pgsched.app.signals import Discard, Retry, Snooze, consists_of, effective_e
 from pgsched.client.application import App
 from pgsched.core import payload
 from pgsched.core.model import Result
+from pgsched.core.slot_text import SlotTerms
 from pgsched.errors import TaskError
 from pgsched.execute.outcomes import outcome_of_value
 from pgsched.testing.clock import Clock
@@ -32,6 +33,7 @@ class Runner:
     `inline`: a run that its handler gives up (`Discard`, the last `Retry`) fails the test like any other dead run.
     `allow_dead`: no dead run fails the test.
     `errors`: what handlers raised that ran after a commit, where raising it would disturb the caller.
+    `slot_terms`: what runs of slots know of their slots, by the ids of the runs.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Runner:
         self.inline = inline
         self.allow_dead = allow_dead
         self.errors: list[BaseException] = []
+        self.slot_terms: dict[int, SlotTerms] = {}
         self._app = app
         self._in_a_loop: Callable[[Call], Any] = getattr(app, "in_a_loop", in_a_loop)  # an app of Django has its own
         self._clock = clock
@@ -116,6 +119,7 @@ class Runner:
             task=run.task,
             queue=run.queue,
             max_attempts=run.max_attempts,
+            slot_terms=self.slot_terms.get(run.id),
         )
         call = task.prepare(run.args, attempt)
         if not task.is_async:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any, NamedTuple
 
 from pgsched.core.planning import overlap
@@ -25,16 +24,15 @@ from pgsched.core.planning.intervals import CoveredSlots, has_row, without_cover
 from pgsched.core.planning.jitter import offset
 from pgsched.core.planning.job_schedule import excluded_times, is_shifted, job_calendar, job_schedule
 from pgsched.core.planning.overlap import UnfinishedRuns, Verdict
+from pgsched.core.planning.overtaken import overtaken_slots
 from pgsched.core.planning.slot_intervals import add_intervals, interval_of, previous_slot
 from pgsched.core.schedule.base import Schedule
-from pgsched.core.schedule.shift_progress import decided_at, overtaken
+from pgsched.core.schedule.shift_progress import decided_at
 from pgsched.core.schedule.shifted import Shifted
 
 DELAY_RECHECK = timedelta(seconds=1)
 PUNCTUAL = timedelta(seconds=1)  # a slot decided within this time is on time, even if `misfire_after` is shorter
 NEVER_RUN = ("skipped", "missed")
-MOST_OVERTAKEN = 1000
-OVERTAKEN = "the calendar was changed when later slots were decided already"
 SHADOW = "shadow"  # the reason of rows of jobs in mode shadow begins with this
 Job = dict[str, Any]
 INSTANT = timedelta(microseconds=1)
@@ -138,7 +136,9 @@ def shift_after(job: Job, mark: datetime | None) -> str | None:
     if not isinstance(schedule, Shifted):
         return None
     begins_later = job["starts_at"] is not None and job["starts_at"] > job["now"]
-    if mark is None and (schedule.decided is not None or begins_later):
+    # slots that an edit or a resume has passed over move the mark without a decision
+    is_known = schedule.decided is not None and schedule.decided.at >= job["decided_until"]
+    if mark is None and (is_known or begins_later):
         return None
     decided = decided_at(schedule, max(mark or job["decided_until"], job["decided_until"]))
     return decided.to_text() if schedule.days.step or decided.ahead or decided.behind else ""
@@ -228,17 +228,6 @@ def plan_on_time(
     return decisions, begun, None if slot is not None and ends_at is not None and slot > ends_at else slot
 
 
-def overtaken_slots(job: Job, schedule: Shifted) -> list[Decision]:
-    """Return the decisions for slots that a change of the calendar has moved behind slots that are decided."""
-    begun = max(filter(None, (job["anchor_at"], job["starts_at"])))
-    found = sorted((slot, nominal) for slot, nominal in islice(overtaken(schedule), MOST_OVERTAKEN) if slot >= begun)
-    shifts = dict(reversed(found))  # of several nominal instants the first
-    return [
-        Decision(slot, "missed", OVERTAKEN, None, None, None, nominal_at=None if slot == nominal else nominal)
-        for slot, nominal in sorted(shifts.items())
-    ]
-
-
 def catch_up_policy(job: Job) -> CatchUp:
     """Return the job's catch-up policy as a value."""
     return CatchUp(
@@ -308,8 +297,11 @@ def row_in_shadow(job: Job, decision: Decision) -> SlotRow:
         return row_not_run(job, decision)
     slot = decision.scheduled_at
     reason = SHADOW if decision.verdict == "run" else f"{SHADOW}: would be missed: {decision.reason}"
+    if decision.covers_from is not None:  # a person who revives the row does so for this slot alone
+        decision = interval_of(job_schedule(job), decision._replace(verdict="skipped"))
     return SlotRow(slot, "skipped", start_of(job, slot), None, reason, decision.covers_from, decision.covers_until,
-                   decision.covers_count)  # fmt: skip
+                   decision.covers_count, interval_start=decision.interval_start,
+                   nominal_at=decision.nominal_at)  # fmt: skip
 
 
 def row_to_run(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:

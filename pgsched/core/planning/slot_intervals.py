@@ -18,7 +18,9 @@ INSTANT = timedelta(microseconds=1)
 
 def previous_slot(schedule: Schedule, mark: datetime, first: datetime) -> datetime | None:
     """Return the slot before `first`, which is the first one after `mark`: mostly the mark itself."""
-    sequence = replace(schedule, decided=None) if isinstance(schedule, Shifted) else schedule
+    if not isinstance(schedule, Shifted):
+        return mark if schedule.after(mark - INSTANT) == mark else schedule.before(first)
+    sequence = replace(schedule, decided=None)
     if sequence.after(mark - INSTANT) == mark and sequence.after(mark) == first:
         return mark
     return sequence.before(first)
@@ -32,7 +34,7 @@ def add_intervals(schedule: Schedule, mark: datetime, decisions: Sequence[Decisi
         first = decision.covers_from or decision.scheduled_at
         before = before or previous_slot(schedule, mark, first)
         start = before if decision.verdict == "run" or first == decision.scheduled_at else None
-        found.append(_with(schedule, decision, start or _before(schedule, decision.scheduled_at)))
+        found.append(_with(schedule, decision, start or slot_before(schedule, decision.scheduled_at)))
         before = decision.covers_until or decision.scheduled_at
     return found
 
@@ -41,10 +43,11 @@ def interval_of(schedule: Schedule, decision: Decision) -> Decision:
     """Return a decision with its interval and nominal instant, whatever lies before it."""
     runs_for_all = decision.verdict == "run" and decision.covers_from is not None
     first = decision.covers_from if runs_for_all and decision.covers_from is not None else decision.scheduled_at
-    return _with(schedule, decision, _before(schedule, first))
+    return _with(schedule, decision, slot_before(schedule, first))
 
 
-def _before(schedule: Schedule, slot: datetime) -> datetime | None:
+def slot_before(schedule: Schedule, slot: datetime) -> datetime | None:
+    """Return the slot before this one, whether it is decided or not."""
     return (replace(schedule, decided=None) if isinstance(schedule, Shifted) else schedule).before(slot)
 
 

@@ -39,7 +39,7 @@ Dates = tuple[date, date, str | None]
 BEGINS = itemgetter(0)
 DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
-LOOK = timedelta(days=400)  # how far ahead an allowed time is searched among rules that repeat
+LOOK = timedelta(days=400)  # how much excluded time of rules that repeat is passed in search of an allowed one
 MOST_DAYS = 2000  # days whose windows a calendar remembers
 FEW_DAYS = timedelta(days=31)  # rules of at most so many days are found by day, all others are read for each day
 
@@ -82,14 +82,18 @@ class Calendar:
     def next_allowed(self, instant: datetime) -> datetime:
         """Return the first instant, this one or later, that is not excluded.
 
-        Where rules that repeat leave no such instant within LOOK, return one beyond that.
+        Where rules that repeat exclude LOOK and more, besides dates, return an instant beyond that.
         """
-        if self.excluded(instant) is None:
-            return instant
-        for begins, ends, _ in self._stretches(instant - INSTANT, instant + LOOK):
-            if begins > instant:
-                break
-            instant = max(instant, ends)
+        left = LOOK
+        while left > timedelta(0) and self.excluded(instant) is not None:
+            at = bisect_right(self.stretches, instant, key=BEGINS) - 1
+            if at >= 0 and instant < self.stretches[at][1]:
+                instant = self.stretches[at][1]
+                continue
+            assert self.tz is not None
+            day = zones.wall_clock_at(self.tz, instant).date()
+            ends = next(ends for begins, ends, _ in self._of_day(day) if begins <= instant < ends)
+            instant, left = ends, left - (ends - instant)
         return instant
 
     def parts(self, after: datetime, until: datetime) -> Iterator[Part]:

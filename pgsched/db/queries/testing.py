@@ -12,11 +12,14 @@ from psycopg import sql as composing
 from psycopg.rows import dict_row, tuple_row
 
 from pgsched.core.model import Row
+from pgsched.core.planning.catchup import Decision
 from pgsched.db.callers.foreign import ForeignConnection
 from pgsched.db.connection.connect import AsyncConnection, Connection
 from pgsched.db.connection.transaction_pooling import cursor_on, cursor_on_async
+from pgsched.db.queries.jobs.shared_calendars import add_times_of_calendars
 from pgsched.db.queries.runs.claims import success_parameters
 from pgsched.db.queries.runs.enqueue import wrong_connection
+from pgsched.db.rows import fetch
 from pgsched.db.statements import sql
 
 
@@ -51,20 +54,22 @@ def ended_runs(conn: Connection[Any], since: datetime, queues: list[str] | None)
     return dict(conn.execute(sql("runs_ended_since"), {"since": since, "queues": queues}).fetchall())
 
 
-def shift_times(conn: Connection[Any], by: timedelta) -> list[Any]:
+def shift_times(conn: Connection[Any], by: timedelta) -> list[Row]:
     """Bring the times of unfinished runs (except running ones) and of kept keys nearer by `by`.
 
-    Returns (name, schedule, timezone, anchor) of the jobs that have a schedule and are not paused.
+    Returns the jobs that have a schedule and run its slots, as core/planning/job_schedule.py takes them.
     """
     conn.execute(sql("time_travel"), {"by": by})
-    return conn.execute(sql("jobs_of_clock")).fetchall()
+    return add_times_of_calendars(conn, fetch(conn, "jobs_of_clock"))
 
 
-def make_run_of_slot(conn: Connection[Any], job: str, slot: datetime) -> bool:
+def make_run_of_slot(conn: Connection[Any], job: str, decision: Decision) -> bool:
     """Make the run of a slot that the moved clock has passed; return False if the slot has a row already."""
+    slot = decision.scheduled_at
     row = conn.execute(sql("slot_travelled"), {"job": job, "slot": slot}).fetchone()
     if row is not None:
-        conn.execute(sql("slot_triggered"), {"id": row[0], "slot": slot})
+        terms = {"interval_start": decision.interval_start, "nominal_at": decision.nominal_at}
+        conn.execute(sql("slot_triggered"), {"id": row[0], "slot": slot, **terms})
     return row is not None
 
 

@@ -17,8 +17,8 @@ from itertools import islice, pairwise
 from typing import Any, Protocol
 
 from pgsched.core.model import Row
-from pgsched.core.schedule.calendar import calendar
-from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.core.planning.job_schedule import first_allowed, job_calendar, whole_schedule
+from pgsched.core.schedule.cron import Schedule
 from pgsched.core.shadow.comparing import EARLY_S, ComparedTime, Comparison, compare, instant
 from pgsched.core.shadow.csv_log import CsvReader
 from pgsched.core.shadow.kubernetes import MOST_BYTES, KubernetesReader
@@ -303,7 +303,7 @@ def known_span(conn: Connection[Any], job: Row, question: Question) -> tuple[flo
     begun = job["anchor_at"]
     first = next(iter(slots_page(conn, job["id"], begun - INSTANT, job["known_until"], 1)), None)
     if schedule is not None:
-        expected = schedule.after(begun)
+        expected = first_allowed(schedule, job_calendar(job), schedule.after(begun))
         begins = expected if first is None else first["covers_from"] or first["scheduled_at"]
         begun = begun if begins is None or begins == expected else begins  # older rows have been pruned
     return begun.timestamp(), job["known_until"].timestamp()
@@ -314,7 +314,7 @@ def schedule_of(job: Row) -> Schedule | None:
     if job["schedule"] is None:
         return None
     try:
-        found = parse(job["schedule"], job["timezone"], job["anchor_at"])
+        found = whole_schedule(job)
     except ScheduleError:
         return None
     return None if found.fixed_delay is not None else found
@@ -326,7 +326,7 @@ def slots_of(
     """Yield the slots of a job in (first, last], each with whether it was decided late."""
     schedule = schedule_of(job)
     if question.planned:
-        dates = calendar(job["excluded"], job["timezone"])
+        dates = job_calendar(job)
         for slot in schedule.between(first, last) if schedule is not None else ():
             if dates.excluded(slot) is None:
                 yield slot, False
@@ -338,7 +338,7 @@ def slots_of(
         if begun is None or begun == row["scheduled_at"] or schedule is None:
             yield row["scheduled_at"], row["would_miss"]
             continue
-        dates = calendar(job["excluded"], job["timezone"])
+        dates = job_calendar(job)
         stretch = schedule.between(max(begun - INSTANT, first), min(row["covers_until"], last))
         for slot in islice(stretch, MOST_SLOTS):
             if dates.excluded(slot) is None:

@@ -14,8 +14,10 @@ from pgsched.app.control import AttemptState
 from pgsched.core.model import Claim, Outcome, Result
 from pgsched.core.schedule.slot_text import Interval
 from pgsched.db.connection.connect import aconnect
-from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.runs import claims
+from pgsched.errors import InputError
+from pgsched.execute.http.executor import HttpExecutor
 from pgsched.execute.http.request import read_request
 from pgsched.execute.process_pool.protocol import attempt_message
 from pgsched.execute.process_pool.protocol import run_of as run_in_child
@@ -25,7 +27,8 @@ from pgsched.execute.sql import SqlExecutor
 from pgsched.execute.subprocess.command import CommandExecutor
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
-from tests.support.db.passing import add, lead, pass_time
+from pgsched.leader.backfill import run_backfills
+from tests.support.db.passing import add, job, lead, pass_time
 from tests.support.db.setting import put_back, take
 from tests.support.executing import SLOT, claim, execute
 
@@ -41,10 +44,9 @@ def test_a_claim_has_the_zone_and_the_interval_of_its_slot(db: psycopg.Connectio
     add(db, schedule="@every 1s", timezone="Asia/Kolkata")
     put_back(db, 1)
     lead(db)
-    db.execute("UPDATE pgsched.runs SET interval_start = scheduled_at - interval '1 day'")
     (one,) = take(db)
     assert one.slot_zone == "Asia/Kolkata" and one.scheduled_at is not None and one.job is None
-    assert one.interval_start == one.scheduled_at - timedelta(days=1)
+    assert one.interval_start == one.scheduled_at - timedelta(seconds=1)
 
 
 def test_a_slot_in_utc_and_a_run_without_a_job_have_no_zone(db: psycopg.Connection) -> None:
@@ -52,7 +54,38 @@ def test_a_slot_in_utc_and_a_run_without_a_job_have_no_zone(db: psycopg.Connecti
     put_back(db, 1)
     lead(db)
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
-    assert [(one.slot_zone, one.interval_start) for one in take(db, 5)] == [(None, None)] * 2
+    claims_by_job = {one.job_id is not None: one for one in take(db, 5)}
+    assert [claims_by_job[has_job].slot_zone for has_job in (True, False)] == [None, None]
+    assert claims_by_job[True].interval_start is not None and claims_by_job[False].interval_start is None
+
+
+def test_a_late_run_for_several_slots_has_the_interval_of_all_of_them(db: psycopg.Connection) -> None:
+    add(db, schedule="@every 1h", overlap="allow")
+    lead(db)
+    found = []
+    for hours in (3.5, 1):
+        pass_time(db, hours * 3600)
+        lead(db)
+        (one,) = take(db)
+        interval = run_of(one, None, AttemptState()).interval  # type: ignore[arg-type]
+        assert interval is not None
+        found.append([(instant - job(db)["anchor_at"]) / timedelta(hours=1) for instant in interval])
+    assert found == [[0, 3], [3, 4]]
+
+
+def test_a_backfill_gives_each_slot_its_own_interval(db: psycopg.Connection) -> None:
+    add(db, schedule="@every 1h")
+    lead(db)
+    pass_time(db, 3.5 * 3600)
+    lead(db)
+    anchor = job(db)["anchor_at"]
+    request = backfills.Request(anchor.isoformat(), (anchor + timedelta(hours=3)).isoformat(), mode="all", max_active=9)
+    backfills.add_backfill(db, "a", request)
+    with db.transaction():
+        run_backfills(db)
+    ends = {one.scheduled_at: one.interval_start for one in take(db, 9)}
+    assert ends[anchor + timedelta(hours=2)] == anchor + timedelta(hours=1)
+    assert ends[anchor + timedelta(hours=1)] == anchor
 
 
 def test_runs_that_people_ask_for_have_the_zone_as_well(db: psycopg.Connection) -> None:
@@ -60,10 +93,12 @@ def test_runs_that_people_ask_for_have_the_zone_as_well(db: psycopg.Connection) 
     lead(db)
     jobs.trigger(db, "a")
     assert [one.slot_zone for one in take(db, 5)] == ["Asia/Kolkata"]
-    pass_time(db, 1.5 * 3600)
+    pass_time(db, 2.5 * 3600)
     lead(db)
-    db.execute("SELECT pgsched.retry(id) FROM pgsched.runs WHERE reason = 'shadow'")
-    assert [one.slot_zone for one in take(db, 5)] == ["Asia/Kolkata"]
+    db.execute("SELECT pgsched.retry(id) FROM pgsched.runs WHERE reason = 'shadow' AND covers_count = 2")
+    (one,) = take(db, 5)
+    assert one.slot_zone == "Asia/Kolkata" and one.scheduled_at is not None
+    assert one.interval_start == one.scheduled_at - timedelta(hours=1), "the row is revived for its own slot alone"
 
 
 def test_a_claim_of_sql_has_the_name_of_its_job(db: psycopg.Connection) -> None:
@@ -199,10 +234,35 @@ def test_a_request_gets_the_slot_in_url_parameters_headers_and_body() -> None:
     assert ask.headers["X-Pgsched-Interval-Start"] == "2024-04-30T12:00:00+00:00"
 
 
-def test_a_header_that_the_slot_makes_wrong_is_refused() -> None:
-    given = claim("http", "https://example.org/{slot:%d %H}", **WHOLE)
-    with pytest.raises(Exception, match="must not contain spaces"):
-        read_request(fill_slot(given))
+@pytest.mark.parametrize(
+    ("url", "args", "reason"),
+    [
+        ("https://example.org/{slot:%d %H}", {}, "must not contain spaces"),
+        ("https://example.org{slot:@10.0.0.1}/", {}, "must not contain a user name"),
+        ("{slot:ftp}://example.org/", {}, "must begin with http"),
+        ("https://example.org:{slot:9%Y}/", {}, "port 92024 is out of range"),
+        ("https://example.org/", {"method": "{slot:CONNECT}"}, "args.method: expected a method"),
+        ("https://example.org/", {"headers": {"X-A": "{slot:a\r\nX-B: %d}"}}, "args.headers.X-A: must be printable"),
+    ],
+)
+def test_a_request_that_the_slot_makes_wrong_is_refused(url: str, args: dict[str, Any], reason: str) -> None:
+    """What is checked is what is sent: the address, too, is looked at after the slot is in it."""
+    with pytest.raises(InputError, match=reason):
+        read_request(fill_slot(claim("http", url, args, **WHOLE)))
+
+
+@pytest.mark.parametrize("url", ["http://{slot:127.0.0.1}:1/", "http://127.0.0.{slot:%u}:1/{slot:%d}"])
+def test_an_address_that_the_slot_makes_is_allowed_or_not(url: str) -> None:
+    given = claim("http", url, {"connect_timeout_s": 1}, **WHOLE)
+    outcome = execute(HttpExecutor([], 1), given)
+    assert outcome.error is not None and "this worker has no --http-allow for it" in outcome.error
+    assert "cannot connect" in (execute(HttpExecutor(["127.0.0.0/8"], 1), given).error or "")
+
+
+def test_what_the_slot_writes_into_a_shell_line_is_not_filled_again() -> None:
+    line = "printf '%s\\n' '{slot:{slot:%d}}' \"$A\""
+    given = claim("shell", line, {"env": {"A": "{slot:$(echo %d)}"}}, **WHOLE)
+    assert execute(ShellExecutor(Processes()), given).log_tail == "{slot:01}\n$(echo 01)\n"
 
 
 @pytest.mark.parametrize("kind", ["command", "shell", "http"])
@@ -224,6 +284,15 @@ def test_other_kinds_and_other_braces_are_not_judged(db: psycopg.Connection) -> 
     jobs.add(db, {"name": "b", "task": "t", "args": {"text": "{slot:%Q}"}})
     jobs.add(db, {"name": "c", "kind": "shell", "task": "awk '{slot}' {slot:} {slot:%Y} {x:%Q}"})
     db.execute("""INSERT INTO pgsched.runs (kind, task, args) VALUES ('command', 'echo', '["{slot:%Q}"]')""")
+
+
+def test_keys_and_parts_of_different_texts_are_no_token(db: psycopg.Connection) -> None:
+    whole = {"argv": ["{slot:%", "Q}", '{slot:say "%d"}'], "env": {"{slot:%Q}": "x"}}
+    jobs.add(db, {"name": "a", "kind": "command", "task": "echo", "args": whole})
+    filled = fill_slot(claim("command", "echo", whole, **WHOLE)).args
+    assert filled == {"argv": ["{slot:%", "Q}", 'say "01"'], "env": {"{slot:%Q}": "x"}}
+    with pytest.raises(Exception, match=r'^args: \{slot:"%Q"\}: after'):
+        jobs.add(db, {"name": "b", "kind": "command", "task": "echo", "args": ['{slot:"%Q"}']})
 
 
 # ---- Python

@@ -188,6 +188,19 @@ def test_slots_of_a_pause_are_passed_over_where_the_calendar_has_them(db: psycop
     assert len(runs(db)) == 1 and job(db)["next_run_at"] > now
 
 
+def test_a_slot_that_a_calendar_has_shifted_behind_a_pause_is_kept(db: psycopg.Connection) -> None:
+    """The job runs once, at a time that is excluded: its slot lies days later, and the pause ends before."""
+    begun = datetime.now(UTC) - timedelta(minutes=1)
+    make_calendar(db, {"from_date": begun.date(), "until_date": (begun + DAY).date()})
+    add(db, run_at=begun, calendar="office", on_excluded=NEXT)
+    lead(db)
+    assert job(db)["next_run_at"] == begun + 2 * DAY
+    jobs.pause(db, "a")
+    jobs.resume(db, "a")
+    lead(db)
+    assert (job(db)["next_run_at"], runs(db)) == (begun + 2 * DAY, [])
+
+
 def test_a_backfill_takes_the_shifted_slots_and_repeats_no_nominal_one(db: psycopg.Connection) -> None:
     make_calendar(db, {"weekdays": [0, 6]})
     add(db, schedule="0 9 * * *", timezone=BERLIN, calendar="office", on_excluded=NEXT)

@@ -161,6 +161,7 @@ def test_drain_does_not_wait_for_runs_that_depend_on_a_later_run(app: App, welco
 def test_each_slot_that_the_clock_passes_has_one_run(app: App, db: psycopg.Connection[Any], seen: list[Any]) -> None:
     @app.task(name="report")
     def report(run: Run, days: int) -> None:
+        assert run.interval is not None and run.interval.start == run.interval.end - timedelta(days=1)
         seen.append(run.scheduled_at)
 
     db.execute(

@@ -21,7 +21,8 @@ from pgsched.leader.ticker import tick
 # `misfire_after` of 60 s is less than AFTER_S.
 BEFORE_S, AFTER_S = 10, 61
 JOB = ("anchor_at", "decided_until", "created_at", "paused_at", "next_run_at", "run_at", "starts_at", "ends_at")
-RUN = ("scheduled_at", "available_at", "covers_from", "covers_until", "expires_at", "held_until")
+RUN = ("scheduled_at", "available_at", "covers_from", "covers_until", "expires_at", "held_until", "interval_start",
+       "nominal_at")  # fmt: skip
 NOTED = ("anchor_at", "after_at", "until_at")
 
 

@@ -208,15 +208,17 @@ def test_each_slot_that_the_clock_passes_makes_a_run(app: App, seen: list[Any]) 
     @app.job(schedule="30 2 * * *", timezone="Europe/Berlin", name="nightly", args={"days": 1}, queue="night")
     @app.task(name="report")
     def report(run: Run, days: int) -> None:
-        seen.append((run.scheduled_at, days))
+        assert run.interval is not None and run.interval.end == run.scheduled_at
+        seen.append((run.scheduled_at, run.interval.start, f"{run.slot_local:%H:%M}"))
 
     with record(app, now=NOON) as recorder:
         recorder.travel(to=datetime(2026, 3, 30, 12, tzinfo=UTC))
         assert_enqueued(report, args={"days": 1}, queue="night", slot=datetime(2026, 3, 29, 1, tzinfo=UTC))
         recorder.drain()
-    assert [slot for slot, _ in seen] == [
-        datetime(2026, 3, 29, 1, 0, tzinfo=UTC),  # 02:30 does not exist that night: the first instant after it
-        datetime(2026, 3, 30, 0, 30, tzinfo=UTC),
+    moved = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)  # 02:30 does not exist that night: the first instant after it
+    assert seen == [
+        (moved, datetime(2026, 3, 28, 1, 30, tzinfo=UTC), "03:00"),
+        (datetime(2026, 3, 30, 0, 30, tzinfo=UTC), moved, "02:30"),
     ]
 
 

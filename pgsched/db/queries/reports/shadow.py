@@ -8,6 +8,7 @@ from typing import Any
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs.shared_calendars import add_times_of_calendars
 from pgsched.db.rows import rows
 
 PAGE = 10_000
@@ -15,7 +16,8 @@ PAGE = 10_000
 
 def compared_jobs(conn: Connection[Any], names: Sequence[str] | None, n: int) -> list[Row]:
     """Return up to `n` jobs by name: those with these names, or with None those in mode shadow."""
-    return rows(conn, "shadow_jobs", {"names": None if names is None else list(names), "n": n})
+    found = rows(conn, "shadow_jobs", {"names": None if names is None else list(names), "n": n})
+    return add_times_of_calendars(conn, found)
 
 
 def decided_slots(conn: Connection[Any], job_id: int, after: datetime, until: datetime) -> Iterator[Row]:

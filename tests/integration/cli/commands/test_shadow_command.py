@@ -169,6 +169,25 @@ def test_excluded_dates_are_no_slots(db: psycopg.Connection, pgsched: Program, t
     assert (one["matched"], one["only_here"], one["only_there"]) == (0, 0, 1)
 
 
+def test_excluded_dates_before_the_first_slot_are_compared(
+    db: psycopg.Connection, pgsched: Program, tmp_path: Path
+) -> None:
+    """The other scheduler starts the work also on a date that is excluded here."""
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    yesterday = today - timedelta(days=1)
+    shadow(db, "dump", "x", schedule="0 0 * * *")
+    db.execute("INSERT INTO pgsched.job_calendars (job_id, from_date, until_date)"
+               " SELECT id, %s, %s FROM pgsched.jobs", [yesterday - timedelta(days=1), yesterday])  # fmt: skip
+    lead(db)
+    pass_time(db, 3 * 86_400)
+    lead(db)
+    begin = f"{(today - timedelta(days=4)).isoformat()} host kernel: x"
+    starts = (cron_line(at + timedelta(seconds=1), "x") for at in (yesterday, today))
+    log = write(tmp_path / "a.log", begin, *starts, f"{now(db).isoformat()} host kernel: x")
+    (one,) = pgsched("shadow", "report", "--log", log, "--json").json["jobs"]
+    assert (one["matched"], one["only_here"], one["only_there"]) == (1, 0, 1)
+
+
 def test_slots_of_the_schedule_are_compared_with_an_old_log(
     db: psycopg.Connection, pgsched: Program, tmp_path: Path
 ) -> None:
@@ -182,6 +201,18 @@ def test_slots_of_the_schedule_are_compared_with_an_old_log(
     said = pgsched("shadow", "report", "--log", log, "--planned", "--json")
     (one,) = said.json["jobs"]
     assert (said.code, one["matched"]) == (0, 2), "the clock change moves the second one to 01:00 UTC"
+
+
+def test_slots_are_compared_where_a_calendar_has_them(db: psycopg.Connection, pgsched: Program, tmp_path: Path) -> None:
+    db.execute("INSERT INTO pgsched.calendars (name) VALUES ('office')")
+    db.execute("INSERT INTO pgsched.calendar_times (calendar, weekdays) VALUES ('office', '{0,6}')")
+    shadow(db, "dump", "x", schedule="0 9 * * *", calendar="office", on_excluded="next_business_day")
+    friday = datetime(2026, 5, 8, tzinfo=UTC)
+    there = [friday + timedelta(days=days, hours=9, seconds=1) for days in (0, 3)]
+    ends = [f"{at.isoformat()} host kernel: x" for at in (friday, friday + timedelta(days=4))]
+    log = write(tmp_path / "old.log", ends[0], *(cron_line(at, "x") for at in there), ends[1])
+    said = pgsched("shadow", "report", "--log", log, "--planned", "--json")
+    assert (said.code, said.json["jobs"][0]["matched"]) == (0, 2)
 
 
 def test_a_part_of_the_time_is_compared(db: psycopg.Connection, pgsched: Program, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from pgsched.core.planning.intervals import CoveredSlots
 from pgsched.core.planning.job_schedule import job_calendar, job_schedule, whole_schedule
-from pgsched.core.planning.plan import OVERTAKEN, SlotRow, decide_job
+from pgsched.core.planning.overtaken import OVERTAKEN
+from pgsched.core.planning.plan import SlotRow, decide_job
 from pgsched.core.planning.shared_plan import NOTHING
 from pgsched.core.schedule.preview import preview_job
 from tests.support.simulation.shifting import Restated, Times
@@ -159,6 +160,22 @@ def test_a_slot_on_its_way_is_not_lost_when_its_day_is_a_business_day_again() ->
     assert [(row.slot, row.state) for row in edited.rows] == [(utc("2026-08-01 07:00"), "queued")]
 
 
+def test_a_slot_that_a_pause_passed_over_does_not_come_again() -> None:
+    """Saturday's slot was shifted to Monday, and passed over there. Then Monday becomes a holiday."""
+    job = a_job(utc("2026-07-30"), schedule="0 9 * * SAT", on_excluded="next_business_day",
+                calendar_times=rows_of([WEEKEND]))  # fmt: skip
+    job |= {"shifts": json.loads(decide_job(job).advance.shift or "null")}
+    monday = utc("2026-08-03 12:00")
+    resumed = job | {"decided_until": monday, "now": monday}
+    known = decide_job(resumed)
+    assert (known.rows, known.advance.next_run_at) == ([], utc("2026-08-10 07:00"))
+    holiday = {"calendar_times": rows_of([WEEKEND, Times(date(2026, 8, 3), date(2026, 8, 3))])}
+    forgotten = decide_job(resumed | holiday).advance.next_run_at
+    assert forgotten == utc("2026-08-04 07:00"), "without a look before the change"
+    edited = decide_job(resumed | holiday | {"shifts": json.loads(known.advance.shift or "null")})
+    assert (edited.rows, edited.advance.next_run_at) == ([], utc("2026-08-10 07:00"))
+
+
 def test_a_slot_that_a_change_moves_behind_decided_ones_is_recorded_as_missed() -> None:
     job = a_job(utc("2026-07-20"), schedule="0 9 * * FRI;0 8 * * SAT", on_excluded="previous")
     friday = utc("2026-07-31 07:00")
@@ -170,6 +187,7 @@ def test_a_slot_that_a_change_moves_behind_decided_ones_is_recorded_as_missed() 
     assert (row.slot, row.nominal_at, row.state, row.reason) == (
         friday - HOUR, utc("2026-08-01 06:00"), "missed", OVERTAKEN
     )  # fmt: skip
+    assert row.interval_start == utc("2026-07-24 07:00")
     again = job | {"calendar_times": rows_of([WEEKEND]), "shifts": json.loads(edited.advance.shift or "null")}
     assert decide_job(again | {"now": friday + 2 * HOUR}).rows == []
 
@@ -270,6 +288,14 @@ def test_what_remains_of_a_stretch_around_a_known_row_has_its_own_interval() -> 
         (utc("2026-05-01 03:00"), "missed", utc("2026-05-01 02:00")),
         (utc("2026-05-01 10:00"), "queued", utc("2026-05-01 04:00")),
     ]
+
+
+def test_a_slot_in_mode_shadow_has_its_interval_and_its_nominal_instant() -> None:
+    job = a_job(utc("2026-07-20"), schedule="0 9 1 * *", on_excluded="previous", calendar_times=rows_of([WEEKEND]),
+                mode="shadow")  # fmt: skip
+    (row,) = decide_job(job | {"now": utc("2026-07-31 07:00")}).rows
+    assert (row.state, row.reason) == ("skipped", "shadow")
+    assert (row.nominal_at, row.interval_start) == (utc("2026-08-01 07:00"), utc("2026-07-01 07:00"))
 
 
 def test_a_job_without_slots_of_a_schedule_has_no_intervals() -> None:

@@ -48,6 +48,19 @@ def test_a_date_in_two_ranges_belongs_to_the_one_that_begins_first() -> None:
     assert days.next_allowed(at(24, 5)) == at(29)
 
 
+def test_an_allowed_time_is_found_behind_dates_and_rules_however_far_the_dates_reach() -> None:
+    years = [("2020-01-01", "2024-12-31", None), ("2025-01-01", "2026-06-30", None)]
+    nights = ("c", None, None, None, "00:00", "06:00", None)
+    sundays = ("c", None, None, [0], None, None, None)
+    start, end = datetime(2020, 5, 1, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC)
+    assert calendar(years, "UTC").next_allowed(start) == end
+    assert calendar([*years, nights], "UTC").next_allowed(start) == end + 6 * HOUR
+    days = calendar([nights, sundays], "UTC")
+    assert days.next_allowed(datetime(2026, 7, 5, 3, tzinfo=UTC)) == datetime(2026, 7, 6, 6, tzinfo=UTC)
+    always = calendar([("c", None, None, list(range(7)), None, None, None)], "UTC")
+    assert always.next_allowed(start) == datetime(2021, 6, 5, tzinfo=UTC), "looked for again then"
+
+
 @pytest.mark.parametrize(
     ("zone", "day"),
     [

@@ -139,18 +139,28 @@ EXPRESSIONS = ["30 2 * * *", "*/30 2 * * *", "0 */6 * * *", "0 9 * * *", "0 12 1
 expressions = st.one_of(st.sampled_from(EXPRESSIONS), crons)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.data(), expressions, st.sampled_from(ZONES), moments, st.sampled_from(sorted(STEPS.values())))
-def test_slots_and_nominal_instants_are_those_of_the_restatement(
-    data: st.DataObject, expression: str, tz: str, start: datetime, step: int
-) -> None:
-    rows = data.draw(calendars(start))
+# The restatement takes long for a schedule with many slots: the quick tests leave those out.
+FEW, MANY = 350, 1500
+quick, thorough = settings(max_examples=60, deadline=None), settings(max_examples=250, deadline=None)
+slot_args = given(st.data(), expressions, st.sampled_from(ZONES), moments, st.sampled_from(sorted(STEPS.values())))
+mark_args = given(st.data(), expressions, st.sampled_from(ZONES), moments, st.sampled_from([NEXT, PREVIOUS]))
+change_args = given(st.data(), expressions, st.sampled_from(ZONES), moments)
+
+
+def has_more(expression: str, tz: str, around: datetime, most: int) -> bool:
+    """Check whether a schedule has more than `most` slots near an instant; True if it cannot be parsed."""
     try:
-        restated = Restated(expression, tz, rows, step)
+        return (parse(expression, tz).count(around - 40 * DAY, around + 40 * DAY) or 0) > most
     except ScheduleError:
+        return True
+
+
+def check_slots(data: st.DataObject, expression: str, tz: str, start: datetime, step: int, most: int) -> None:
+    """Compare slots and their nominal instants with the restatement."""
+    rows = data.draw(calendars(start))
+    if has_more(expression, tz, start, most):
         return
-    if (restated.nominal.count(start - 40 * DAY, start + 40 * DAY) or 0) > 1500:
-        return
+    restated = Restated(expression, tz, rows, step)
     found, end = shifted(expression, tz, rows, step), start + 6 * DAY
     expected = restated.by_slot(start, end)
     slots = sorted(slot for slot in expected if start < slot <= end)
@@ -161,19 +171,29 @@ def test_slots_and_nominal_instants_are_those_of_the_restatement(
         assert found.nominal_of(slot) == (None if slot in expected[slot] else min(expected[slot]))
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.data(), expressions, st.sampled_from(ZONES), moments, st.sampled_from([NEXT, PREVIOUS]))
-def test_a_nominal_slot_is_decided_when_its_slot_lies_up_to_the_mark(
-    data: st.DataObject, expression: str, tz: str, mark: datetime, step: int
+@quick
+@slot_args
+def test_slots_and_nominal_instants_are_those_of_the_restatement(
+    data: st.DataObject, expression: str, tz: str, start: datetime, step: int
 ) -> None:
+    check_slots(data, expression, tz, start, step, FEW)
+
+
+@pytest.mark.long
+@thorough
+@slot_args
+def test_many_slots_and_nominal_instants_are_those_of_the_restatement(
+    data: st.DataObject, expression: str, tz: str, start: datetime, step: int
+) -> None:
+    check_slots(data, expression, tz, start, step, MANY)
+
+
+def check_mark(data: st.DataObject, expression: str, tz: str, mark: datetime, step: int, most: int) -> None:
+    """Compare which nominal slots are decided with those that the restatement has up to the mark."""
     rows = data.draw(calendars(mark))
-    try:
-        restated = Restated(expression, tz, rows, step)
-    except ScheduleError:
+    if has_more(expression, tz, mark, most):
         return
-    if (restated.nominal.count(mark - 40 * DAY, mark + 40 * DAY) or 0) > 1500:
-        return
-    schedule = shifted(expression, tz, rows, step)
+    restated, schedule = Restated(expression, tz, rows, step), shifted(expression, tz, rows, step)
     if data.draw(st.booleans()) and (slot := schedule.after(mark)) is not None and slot < mark + 30 * DAY:
         mark = slot
     decided = decided_at(schedule, mark)
@@ -185,18 +205,28 @@ def test_a_nominal_slot_is_decided_when_its_slot_lies_up_to_the_mark(
     assert list(overtaken(again)) == []
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data(), expressions, st.sampled_from(ZONES), moments)
-def test_no_nominal_slot_is_decided_twice_or_lost_however_the_calendar_changes(
-    data: st.DataObject, expression: str, tz: str, start: datetime
+@quick
+@mark_args
+def test_a_nominal_slot_is_decided_when_its_slot_lies_up_to_the_mark(
+    data: st.DataObject, expression: str, tz: str, mark: datetime, step: int
 ) -> None:
-    """Marks move on slot by slot, and between them calendars and policies change. Each nominal slot is decided once."""
-    try:
-        nominal = parse(expression, tz)
-    except ScheduleError:
+    check_mark(data, expression, tz, mark, step, FEW)
+
+
+@pytest.mark.long
+@thorough
+@mark_args
+def test_of_many_nominal_slots_those_are_decided_whose_slots_lie_up_to_the_mark(
+    data: st.DataObject, expression: str, tz: str, mark: datetime, step: int
+) -> None:
+    check_mark(data, expression, tz, mark, step, MANY)
+
+
+def check_changes(data: st.DataObject, expression: str, tz: str, start: datetime, most: int) -> None:
+    """Move the mark on slot by slot, and change calendars and policies between. Each nominal slot is decided once."""
+    if has_more(expression, tz, start, most):
         return
-    if (nominal.count(start - 40 * DAY, start + 40 * DAY) or 0) > 400:
-        return
+    nominal = parse(expression, tz)
     mark, state, times = start, None, {}
     for _ in range(data.draw(st.integers(2, 5))):
         rows, step = data.draw(calendars(mark)), data.draw(st.sampled_from([NEXT, PREVIOUS, NEXT, PREVIOUS, 0]))
@@ -223,6 +253,23 @@ def test_no_nominal_slot_is_decided_twice_or_lost_however_the_calendar_changes(
             times |= dict.fromkeys(near.pop(slot), "slot")
             mark = slot
         state = decided_at(schedule, mark)
+
+
+@settings(max_examples=25, deadline=None)
+@change_args
+def test_no_nominal_slot_is_decided_twice_or_lost_however_the_calendar_changes(
+    data: st.DataObject, expression: str, tz: str, start: datetime
+) -> None:
+    check_changes(data, expression, tz, start, FEW)
+
+
+@pytest.mark.long
+@thorough
+@change_args
+def test_of_many_nominal_slots_none_is_decided_twice_or_lost_however_the_calendar_changes(
+    data: st.DataObject, expression: str, tz: str, start: datetime
+) -> None:
+    check_changes(data, expression, tz, start, 400)
 
 
 def test_many_windows_take_no_long_time() -> None:
