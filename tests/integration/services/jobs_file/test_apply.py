@@ -10,7 +10,9 @@ import psycopg
 import pytest
 
 from pgsched.core.jobs_file.difference import Action, Difference
+from pgsched.core.jobs_file.model.columns import What
 from pgsched.core.jobs_file.model.entries import JobsFile
+from pgsched.core.schedule.preview import upcoming
 from pgsched.db.connection.connect import Connection, connect
 from pgsched.db.queries.jobs import jobs
 from pgsched.errors import InputError, LockTimeout, NotOwned, PgschedError
@@ -24,15 +26,16 @@ pytestmark = pytest.mark.pg14
 OPS = Options(owner="ops")
 EXAMPLE = """
 jobs:
-  load: {task: load, schedule: "0 1 * * *", timezone: Europe/Berlin}
+  load: {task: load, schedule: "0 1 * * *; 0 13 * * 1-5", timezone: Europe/Berlin}
   nightly: {kind: shell, task: ./report.sh, schedule: "0 2 * * *", after: [load], timeout: 90s, tags: [a, b],
             keep: {dead: 90 days}, excluded_dates: ["2026-12-24..2026-12-26: Christmas"], calendar: holidays}
-  once: {task: once, run_at: 2090-01-01 00:00Z}
+  once: {task: once, run_at: 2090-01-01 00:00Z, alert_to: [ops], ping_url: "https://example.com/p"}
 queues: {mail: {max_depth: 1000, rate: 100/m}}
 limits: {customer: {concurrency: 2}}
 pauses: [{what: queue, name: mail, reason: migration}]
 calendars: {holidays: {times: [{from: 2026-12-25}, {weekdays: [sat, sun]}]}}
 retention: {keep: {any: 9 days}, keep_audit: 2 years}
+alerts: {finish_by: 12 hours, alert_to: [mail], dead_runs: 20}
 """
 
 
@@ -50,17 +53,21 @@ def column(db: psycopg.Connection[Any], query: str) -> list[Any]:
 
 def test_everything_is_made_and_a_second_apply_changes_nothing(db: psycopg.Connection[Any]) -> None:
     assert actions(apply(db, EXAMPLE)) == ["add load", "add nightly", "add once", "add mail", "add customer",
-                                           "add queue mail", "add holidays", "change everything"]  # fmt: skip
+                                           "add queue mail", "add holidays", "change everything",
+                                           "change everything"]  # fmt: skip
     job = jobs.show_job(db, "nightly")
     (load,) = column(db, "SELECT id FROM pgsched.jobs WHERE name = 'load'")
     assert (job["after_jobs"], job["tags"], job["calendar"], job["kind"]) == ([load], ["a", "b"], "holidays", "shell")
     assert job["excluded"] == [["2026-12-24", "2026-12-26", "Christmas"]]
     assert column(db, "SELECT what || ' ' || name FROM pgsched.file_entries WHERE owner = 'ops' ORDER BY 1") == [
-        "calendar holidays", "job load", "job nightly", "job once", "limit customer", "pause queue mail", "queue mail",
-        "retention everything"]  # fmt: skip
+        "alerts everything", "calendar holidays", "job load", "job nightly", "job once", "limit customer",
+        "pause queue mail", "queue mail", "retention everything"]  # fmt: skip
     assert column(db, "SELECT keep ->> 'any' FROM pgsched.retention") == ["9 days"]
+    assert db.execute("SELECT finish_by::text, alert_to, dead_runs FROM pgsched.alert_defaults").fetchall() == [
+        ("12:00:00", ["mail"], 20)]  # fmt: skip
     rows = "SELECT xmin::text FROM pgsched.{} ORDER BY 1"
-    tables = ("jobs", "queues", "limits", "pauses", "calendars", "calendar_times", "retention", "file_owners")
+    tables = ("jobs", "queues", "limits", "pauses", "calendars", "calendar_times", "retention", "alert_defaults",
+              "file_owners")  # fmt: skip
     before = [column(db, rows.format(table)) for table in tables]
     assert apply(db, EXAMPLE, prune=True).changes == ()
     assert [column(db, rows.format(table)) for table in tables] == before
@@ -78,15 +85,16 @@ calendars: {holidays: {description: shut, times: [{weekdays: [sun]}]}}
 """
     first = apply(db, changed)
     assert actions(first) == ["change load", "change nightly", "change mail", "change holidays"]
-    assert [name for _, name in first.left] == ["once", "customer", "queue mail", "everything"]
+    assert [name for _, name in first.left] == ["once", "customer", "queue mail", "everything", "everything"]
     job = jobs.show_job(db, "nightly")
     assert (job["after_jobs"], job["tags"], job["calendar"], job["timeout"]) == (None, None, None, None)
     assert job["excluded"] == [["2026-12-25", "2026-12-25", None]]
     assert column(db, "SELECT weekdays FROM pgsched.calendar_times") == [[0]]
     assert actions(apply(db, changed, prune=True)) == [
-        "remove once", "remove customer", "remove queue mail", "remove everything"]  # fmt: skip
+        "remove once", "remove customer", "remove queue mail", "remove everything", "remove everything"]  # fmt: skip
     assert column(db, "SELECT name FROM pgsched.jobs ORDER BY 1") == ["by hand", "load", "nightly"]
     assert column(db, "SELECT keep_audit::text FROM pgsched.retention") == ["400 days"]
+    assert column(db, "SELECT num_nonnulls(finish_by, alert_to, dead_runs) FROM pgsched.alert_defaults") == [0]
     assert column(db, "SELECT count(*) FROM pgsched.file_entries") == [4]
     assert apply(db, changed, prune=True).changes == ()
     assert actions(apply(db, "jobs: {}", prune=True)) == [
@@ -96,6 +104,43 @@ calendars: {holidays: {description: shut, times: [{weekdays: [sun]}]}}
         "remove holidays",
     ]
     assert column(db, "SELECT count(*) FROM pgsched.file_entries") == [0]
+
+
+def test_times_of_a_calendar_that_stay_are_not_written(db: psycopg.Connection[Any]) -> None:
+    text = "calendars: {c: {times: [{from: 2026-12-25}, %s]}, d: {times: [{weekdays: [sun]}]}}"
+    apply(db, text % "{from_time: 18:00, until_time: '24:00'}")
+    query = "SELECT id FROM pgsched.calendar_times WHERE calendar = 'd' OR from_date IS NOT NULL ORDER BY id"
+    before = column(db, query)
+    assert actions(apply(db, text % "{weekdays: [sat]}, {from_time: 20:00, until_time: '24:00'}")) == ["change c"]
+    assert column(db, query) == before
+    assert column(db, "SELECT count(*) FROM pgsched.calendar_times") == [4]
+    assert column(db, "SELECT name FROM pgsched.calendars WHERE replan ORDER BY 1") == ["c", "d"]
+
+
+def test_a_calendar_that_jobs_use_is_not_removed(db: psycopg.Connection[Any]) -> None:
+    apply(db, "calendars: {c: {times: [{weekdays: [sun]}]}}")
+    jobs.add(db, {"name": "n", "task": "t", "calendar": "c"})
+    with pytest.raises(InputError, match="calendar: jobs use it: n"):
+        apply(db, "jobs: {}", prune=True)
+    assert column(db, "SELECT name FROM pgsched.calendars") == ["c"]
+
+
+def test_a_plan_shows_what_a_calendar_moves(db: psycopg.Connection[Any]) -> None:
+    """Of jobs of the file, and of those that no file declares."""
+    text = ("jobs: {n: {task: t, schedule: 0 9 * * *, calendar: c, on_excluded: previous}}\n"
+            "calendars: {c: {times: [{weekdays: [%s]}]}}")  # fmt: skip
+    new = plan(db, file_of(text % "sat, sun"), OPS)
+    assert {slot.at.isoweekday() for slot in new.slots[What.JOB, "n"].new} <= {1, 2, 3, 4, 5}
+    assert max(new.collisions.peaks) == 1 and new.collisions.starts == 5
+    apply(db, text % "sat, sun")
+    jobs.add(db, {"name": "other", "task": "t", "schedule": "0 8 * * *", "calendar": "c"})
+    found = plan(db, file_of(text % "mon"), OPS)
+    assert found.slots == {} and {name: [*moved] for name, moved in found.moved.items()} == {"c": ["n", "other"]}
+    assert {slot.at.isoweekday() for slot in found.moved["c"]["n"].new} <= {2, 3, 4, 5, 6, 7}
+    row = jobs.show_planned_job(db, "other")
+    old = found.moved["c"]["other"].old
+    assert old is not None and [(slot.at, slot.excluded) for slot in old] == [
+        (slot.at, slot.excluded) for slot in upcoming(row, 5)]  # fmt: skip
 
 
 def test_what_is_not_its_own_is_refused_and_nothing_is_changed(db: psycopg.Connection[Any]) -> None:
