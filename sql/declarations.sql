@@ -230,7 +230,9 @@ ORDER BY j.name
 SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.jitter, j.ends_at, j.calendar, j.on_excluded, j.shifts,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM pgsched.job_calendars c
      WHERE c.job_id = j.id) AS excluded
-FROM pgsched.jobs j WHERE j.schedule IS NOT NULL AND j.name <> ALL (%(names)s::text[]) ORDER BY j.id LIMIT %(n)s
+FROM pgsched.jobs j
+WHERE j.schedule IS NOT NULL AND NOT EXISTS (SELECT FROM unnest(%(names)s::text[]) w(name) WHERE w.name = j.name)
+ORDER BY j.id LIMIT %(n)s
 
 
 -- name: file_users

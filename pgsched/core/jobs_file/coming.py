@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -213,8 +213,17 @@ def _changes(timezone: str, now: datetime) -> tuple[zones.Change, ...]:
     return tuple(zones.changes(zones.zone(timezone), now, now + LOOK))
 
 
+def _names_wall_clocks(schedule: Schedule, since: datetime, until: datetime) -> bool:
+    """Check whether a schedule names wall clocks in [since, until): those that a change skips or repeats."""
+    # UTC has no changes, so the same expression in UTC gives its wall clocks.
+    first = parse(schedule.expression).after(since.replace(tzinfo=UTC) - SECOND)
+    return first is not None and first < until.replace(tzinfo=UTC)
+
+
 def _at_change(schedule: Schedule, change: zones.Change) -> ClockChange | None:
     """Return what a change of the clocks does to a schedule; None if nothing, or if its slots are many."""
+    if not _names_wall_clocks(schedule, *sorted((change.before, change.after))):
+        return None
     count = schedule.count(change.at - DAY / 2, change.at + DAY / 2)
     if count is None or count > MOST_A_DAY:
         return None
