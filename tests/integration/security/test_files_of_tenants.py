@@ -142,7 +142,7 @@ def test_operators_share_the_names_of_owners(logins: Logins, db: psycopg.Connect
 def test_a_viewer_plans_and_exports_and_applies_nothing(logins: Logins) -> None:
     apply(logins.connect("ops"), "jobs: {n: {task: t}}", "ops")
     eye = logins.connect("eye")
-    assert actions(plan(eye, file_of("jobs: {n: {task: u}}"), Options("ops", adopt=True)).difference)  # type: ignore[truthy-bool]
+    assert actions(plan(eye, file_of("jobs: {n: {task: u}}"), Options("ops", adopt=True)).difference)
     assert "n:" in exporting.export(eye)[0]
     with pytest.raises(NotPermitted):
         apply(eye, "jobs: {x: {task: t}}", "eye")

@@ -100,7 +100,7 @@ def test_shared_calendars_exclude_and_shift() -> None:
 
 
 def test_beyond_a_limit_calendars_shift_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    more = {"calendar": "c", "calendar_times": WEEKEND, "on_excluded": "next_business_day"}
+    more: dict[str, Any] = {"calendar": "c", "calendar_times": WEEKEND, "on_excluded": "next_business_day"}
     jobs = [job(f"n{n}", f"{n} 2 * * 6", **more) for n in range(5)]
     assert collide(jobs, NOW).starts == 5
     monkeypatch.setattr(collisions, "MOST_SHIFTED", 2)
