@@ -222,15 +222,25 @@ ORDER BY j.name
 
 
 -- name: file_fleet
--- return the schedules of all jobs that are not in a file, and whom they wait for.
+-- return the schedules of all jobs that are not in a file.
 -- params: names text[] (the jobs of the file), n int
--- returns: (id, name, schedule, timezone, anchor_at, jitter, ends_at, excluded, parents), at most n rows
+-- returns: (id, name, schedule, timezone, anchor_at, jitter, ends_at, calendar, on_excluded, shifts, excluded: the rows of
+--          its own dates), at most n rows
 -- locks: none
-SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.jitter, j.ends_at,
+SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.jitter, j.ends_at, j.calendar, j.on_excluded, j.shifts,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM pgsched.job_calendars c
-     WHERE c.job_id = j.id) AS excluded,
-    (SELECT array_agg(p.name) FROM pgsched.jobs p WHERE p.id = ANY (j.after_jobs)) AS parents
-FROM pgsched.jobs j WHERE j.name <> ALL (%(names)s::text[]) ORDER BY j.id LIMIT %(n)s
+     WHERE c.job_id = j.id) AS excluded
+FROM pgsched.jobs j
+WHERE j.schedule IS NOT NULL AND NOT EXISTS (SELECT FROM unnest(%(names)s::text[]) w(name) WHERE w.name = j.name)
+ORDER BY j.id LIMIT %(n)s
+
+
+-- name: file_users
+-- return the jobs that use calendars.
+-- params: calendars text[], n int
+-- returns: name, at most n rows
+-- locks: none
+SELECT j.name FROM pgsched.jobs j WHERE j.calendar = ANY (%(calendars)s::text[]) ORDER BY j.calendar, j.name LIMIT %(n)s
 
 
 -- name: file_settings
@@ -269,13 +279,22 @@ SELECT 'retention' AS what, r.name, NULL AS declared_by, to_jsonb(r) || jsonb_bu
 FROM pgsched.retention r
 
 
+-- name: file_alerts
+-- return what is watched where a job does not say it.
+-- params: none
+-- returns: (what, name, declared_by, row: the row as JSON)
+-- locks: none
+SELECT 'alerts' AS what, d.name, NULL AS declared_by, to_jsonb(d) AS row FROM pgsched.alert_defaults d
+
+
 -- name: file_readable
 -- return which settings the caller may read: a producer may not read all.
 -- params: none
--- returns: (calendars, retention), two booleans
+-- returns: (calendars, retention, alerts), booleans
 -- locks: none
 SELECT has_table_privilege('pgsched.calendars', 'SELECT') AND has_table_privilege('pgsched.calendar_times', 'SELECT') AS calendars,
-    has_table_privilege('pgsched.retention', 'SELECT') AS retention
+    has_table_privilege('pgsched.retention', 'SELECT') AS retention,
+    has_table_privilege('pgsched.alert_defaults', 'SELECT') AS alerts
 
 
 -- name: file_job_errors
@@ -389,29 +408,53 @@ UPDATE pgsched.retention r SET keep_audit = w.keep_audit
 FROM jsonb_populate_recordset(NULL::pgsched.retention, %(rows)s::jsonb) w RETURNING r.name
 
 
+-- name: file_alerts_set
+-- set what is watched where a job does not say it.
+-- params: rows jsonb (an array with one object)
+-- returns: name
+-- locks: that row
+UPDATE pgsched.alert_defaults d SET (alert_after_failures, max_lateness, max_duration, expect_every, finish_by, alert_to,
+        dead_runs, dead_runs_within)
+    = ROW(w.alert_after_failures, w.max_lateness, w.max_duration, w.expect_every, w.finish_by, w.alert_to, w.dead_runs,
+          w.dead_runs_within)
+FROM jsonb_populate_recordset(NULL::pgsched.alert_defaults, %(rows)s::jsonb) w RETURNING d.name
+
+
 -- name: file_calendars_set
--- make or change calendars, and remove their times.
+-- make or change calendars.
 -- params: rows jsonb (an array of objects with name and description)
 -- returns: name
--- locks: those rows and their times
-WITH w AS MATERIALIZED (
-    SELECT * FROM jsonb_populate_recordset(NULL::pgsched.calendars, %(rows)s::jsonb)
-), gone AS (
-    DELETE FROM pgsched.calendar_times t USING w WHERE t.calendar = w.name
-)
-INSERT INTO pgsched.calendars (name, description) SELECT w.name, w.description FROM w ORDER BY w.name
+-- locks: those rows
+INSERT INTO pgsched.calendars (name, description)
+SELECT w.name, w.description FROM jsonb_populate_recordset(NULL::pgsched.calendars, %(rows)s::jsonb) w ORDER BY w.name
 ON CONFLICT (name) DO UPDATE SET description = excluded.description
 RETURNING name
 
 
+-- name: file_calendar_times_remove
+-- remove the times of calendars that are not among the given ones.
+-- params: names text[] (the calendars), rows jsonb (an array of objects with the columns of calendar_times)
+-- returns: (name, gone: how many) of those calendars that had such times
+-- locks: those rows, and the calendars
+SELECT o.calendar AS name, pgsched.remove_calendar_times(o.calendar, o.ids) AS gone
+FROM (
+    SELECT t.calendar, array_agg(t.id) AS ids FROM pgsched.calendar_times t
+    WHERE t.calendar = ANY (%(names)s::text[]) AND (to_jsonb(t) - 'id') NOT IN (
+        SELECT to_jsonb(w) - 'id' FROM jsonb_populate_recordset(NULL::pgsched.calendar_times, %(rows)s::jsonb) w)
+    GROUP BY t.calendar
+) o
+
+
 -- name: file_calendar_times_add
--- add times of calendars.
--- params: rows jsonb (an array of objects with the columns of calendar_times)
+-- add those times of calendars that are not there yet.
+-- params: names text[] (the calendars), rows jsonb (an array of objects with the columns of calendar_times)
 -- returns: id
--- locks: those rows
+-- locks: those rows, and the calendars
 INSERT INTO pgsched.calendar_times (calendar, from_date, until_date, weekdays, from_time, until_time, reason)
 SELECT w.calendar, w.from_date, w.until_date, w.weekdays, w.from_time, w.until_time, w.reason
 FROM jsonb_populate_recordset(NULL::pgsched.calendar_times, %(rows)s::jsonb) w
+WHERE (to_jsonb(w) - 'id') NOT IN (
+    SELECT to_jsonb(t) - 'id' FROM pgsched.calendar_times t WHERE t.calendar = ANY (%(names)s::text[]))
 RETURNING id
 
 
@@ -442,6 +485,6 @@ DELETE FROM pgsched.pauses WHERE btrim(what || ' ' || name) = ANY (%(names)s::te
 -- name: file_calendars_delete
 -- delete calendars with their times.
 -- params: names text[]
--- returns: name
+-- returns: (name, gone: the same, or null where the caller has no such calendar)
 -- locks: those rows
-DELETE FROM pgsched.calendars WHERE name = ANY (%(names)s::text[]) RETURNING name
+SELECT w.name, pgsched.delete_calendar(w.name) AS gone FROM unnest(%(names)s::text[]) w(name)

@@ -2,8 +2,9 @@
 
 Invariant: all jobs count alike, whether they are paused or not, and whatever overlap and limits say.
 
-Jobs with the same schedule are computed once. The starts of a schedule with more than FEW slots a week are counted by
-the hour: two hours with as many slots are taken to have them in the same minutes.
+Jobs with the same slots are computed once. The starts of a schedule with more than FEW slots a week are counted by the
+hour: two hours with as many slots are taken to have them in the same minutes. Minutes that begin at an excluded time
+have none. A calendar shifts slots of at most MOST_SHIFTED schedules; of others, excluded slots are left out.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from typing import Any
 from zlib import crc32
 
 from pgsched.core.planning import jitter
+from pgsched.core.planning.job_schedule import is_shifted, job_calendar, job_schedule, nominal_schedule
 from pgsched.core.schedule.base import Schedule
-from pgsched.core.schedule.calendar import calendar
-from pgsched.core.schedule.cron import parse
+from pgsched.core.schedule.union import Union
 from pgsched.errors import ScheduleError
 
 HOURS, MINUTES = 7 * 24, 7 * 24 * 60
 FEW = 200  # slots a week that are computed one by one
 MOST_SLOTS = 150_000  # that are computed one by one, of all schedules together
-MOST_FREQUENT = 200  # schedules with more than FEW slots
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+MOST_FREQUENT = 200  # schedules with more than FEW slots, each of several expressions counted UNION_COST times
+MOST_SHIFTED = 500  # schedules whose slots a calendar shifts
+UNION_COST = 4  # how much longer such an expression takes
+FEW_AN_HOUR, MOST_AN_HOUR = 60, 3600  # slots of one schedule
+HOUR, MINUTE, TICK = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 BUSIEST = 5
 NAMED = 5  # jobs that are named for one minute
 MANY = 5  # starts in one minute, from which on jitter is proposed
@@ -66,34 +70,40 @@ class Collisions:
 
 @dataclass(slots=True)
 class _Group:
-    """Jobs with the same schedule."""
+    """Jobs with the same slots. `slots`: how many their schedule has, before a calendar shifts or excludes some."""
 
-    schedule: Schedule
+    schedule: Schedule  # without a calendar
     jobs: list[Mapping[str, Any]] = field(default_factory=list)
     jittered: list[Mapping[str, Any]] = field(default_factory=list)
     slots: int = 0
     minutes: Counter[int] = field(default_factory=Counter)  # of one job without jitter
 
+    @property
+    def any_job(self) -> Mapping[str, Any]:
+        """One of the jobs."""
+        return self.jobs[0] if self.jobs else self.jittered[0]
+
 
 def collide(jobs: Iterable[Mapping[str, Any]], now: datetime) -> Collisions:
     """Return the starts of the coming week.
 
-    `jobs`: rows with id, name, schedule, timezone, anchor_at, jitter, excluded and ends_at.
+    `jobs`: rows as `core.planning.job_schedule` takes them, with id, name, jitter and ends_at.
     """
     begin = now.replace(minute=0, second=0, microsecond=0)
     groups = _groups(jobs, begin)
     counts, left_out = Counter[int](), 0
     counted: list[_Group] = []
-    budget, frequent = MOST_SLOTS, MOST_FREQUENT
+    budget, frequent, shifted = MOST_SLOTS, MOST_FREQUENT, MOST_SHIFTED
     for group in groups:
         if group.slots <= FEW:
             budget -= group.slots
         else:
-            frequent -= 1
+            frequent -= len(group.schedule.members) * UNION_COST if isinstance(group.schedule, Union) else 1
         if (budget if group.slots <= FEW else frequent) < 0:
             left_out += len(group.jobs) + len(group.jittered)
             continue
-        slots = _count(group, begin)
+        shifted -= (shifts := is_shifted(group.any_job))
+        slots = _count(group, begin, shifts=shifts and shifted >= 0)
         for minute, starts in group.minutes.items():
             counts[minute] += starts * len(group.jobs)
         for job in group.jittered:
@@ -114,46 +124,64 @@ def collide(jobs: Iterable[Mapping[str, Any]], now: datetime) -> Collisions:
 
 
 def _groups(jobs: Iterable[Mapping[str, Any]], begin: datetime) -> list[_Group]:
-    """Return the jobs by schedule, the seldom ones first."""
+    """Return the jobs by what decides about their slots, the seldom ones first."""
     found: dict[tuple[Any, ...], _Group] = {}
     for job in jobs:
         if job["schedule"] is None:
             continue
         try:
-            schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+            schedule = nominal_schedule(job)
         except ScheduleError:
             continue
         dates = tuple(map(tuple, job["excluded"] or ()))
-        group = found.setdefault((schedule, dates, job["ends_at"]), _Group(schedule))
+        # the name of a calendar stands for its times
+        own = (job.get("calendar"), job.get("on_excluded"), str(job.get("shifts")))
+        group = found.setdefault((schedule, dates, job["ends_at"], *own), _Group(schedule))
         (group.jittered if job["jitter"] else group.jobs).append(job)
     for group in found.values():
-        group.slots = group.schedule.count(begin, begin + HOURS * HOUR) or 0
+        group.slots = _count_slots(group.schedule, begin, begin + HOURS * HOUR, FEW)
     return sorted(found.values(), key=lambda group: group.slots)
 
 
-def _count(group: _Group, begin: datetime) -> list[datetime]:
-    """Count the minutes of a group; return the slots if they are few."""
+def _count_slots(schedule: Schedule, start: datetime, end: datetime, few: int) -> int:
+    """Return how many slots lie in (start, end].
+
+    Where several expressions have more than `few` together, slots that they have in common may count twice.
+    """
+    if isinstance(schedule, Union):
+        counts = [member.count(start, end) or 0 for member in schedule.members]
+        if sum(counts) > few:
+            return sum(counts)
+    return schedule.count(start, end) or 0
+
+
+def _count(group: _Group, begin: datetime, *, shifts: bool) -> list[datetime]:
+    """Count the minutes of a group; return the slots if they are few. `shifts`: a calendar shifts some."""
+    some = group.any_job
+    dates = job_calendar(some)
     end = begin + HOURS * HOUR
+    last = end if some["ends_at"] is None else min(end, some["ends_at"])
     if group.slots <= FEW:
-        some = next(iter([*group.jobs, *group.jittered]))
-        dates = calendar(some["excluded"], some["timezone"])
-        last = end if some["ends_at"] is None else min(end, some["ends_at"])
-        slots = [one for one in group.schedule.between(begin - MINUTE / 60, last) if not dates.excluded(one)]
+        schedule = job_schedule(some) if shifts else group.schedule
+        slots = [one for one in schedule.between(begin - TICK, last) if not dates.excluded(one)]
         group.minutes = Counter((one - begin) // MINUTE for one in slots if one < end)
         return slots
     patterns: dict[int, Counter[int]] = {}  # minutes within the hour, by the number of slots in it
-    tick = timedelta(seconds=1)
     for hour in range(HOURS):
-        since = begin + hour * HOUR - tick
-        slots_of_hour = group.schedule.count(since, since + HOUR) or 0
+        since = begin + hour * HOUR - TICK
+        slots_of_hour = min(_count_slots(group.schedule, since, since + HOUR, FEW_AN_HOUR), MOST_AN_HOUR)
         if slots_of_hour and slots_of_hour not in patterns:
             # of a schedule with seconds, a minute's worth of each slot in it is enough
             found = islice(group.schedule.between(since, since + HOUR), 240)
-            exact = Counter((one - since - tick) // MINUTE for one in found)
+            exact = Counter((one - since - TICK) // MINUTE for one in found)
             share = slots_of_hour // 60
             patterns[slots_of_hour] = exact if slots_of_hour <= 240 else Counter(dict.fromkeys(range(60), share))
         for minute, starts in patterns.get(slots_of_hour, Counter()).items():
             group.minutes[hour * 60 + minute] += starts
+    excluded = [part for part in dates.parts(begin - TICK, end) if part.excluded is not None]
+    for after, until in [*((part.after, part.until) for part in excluded), (last, end)]:
+        for minute in range(max((after - begin) // MINUTE + 1, 0), (until - begin) // MINUTE + 1):
+            group.minutes.pop(minute, None)
     return []
 
 

@@ -193,6 +193,22 @@ def _each_day(first: date | None, last: date | None) -> Iterator[date]:
 OPEN = Calendar()
 
 
+class ReadRows(tuple[tuple[Any, ...], ...]):
+    """Rows as `calendar` keeps them: tuples, with dates. Their hash is computed once, however many jobs share them."""
+
+    _hash: int | None = None
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = super().__hash__()
+        return self._hash
+
+
+def read_rows(rows: Iterable[Iterable[Any]]) -> ReadRows:
+    """Return rows in the form in which `calendar` finds them fastest."""
+    return rows if isinstance(rows, ReadRows) else ReadRows(map(_row, rows))
+
+
 def calendar(rows: Iterable[Iterable[Any]] | None, timezone: str, ending: str = "") -> Calendar:
     """Return the calendar of a job's rows; dates may be ISO texts.
 
@@ -200,12 +216,12 @@ def calendar(rows: Iterable[Iterable[Any]] | None, timezone: str, ending: str = 
     last date, weekdays, from time, until time, reason)
     `ending`: words that each reason ends with
     """
-    found = _calendar(tuple(map(_row, rows)), timezone) if rows else OPEN
+    found = _calendar(read_rows(rows), timezone) if rows else OPEN
     return replace(found, ending=ending) if ending and found is not OPEN else found
 
 
 @lru_cache(maxsize=1024)
-def _calendar(rows: tuple[tuple[Any, ...], ...], timezone: str) -> Calendar:
+def _calendar(rows: ReadRows, timezone: str) -> Calendar:
     """Return the calendar of these rows; calendars with equal rows are built once."""
     tz = zones.zone(timezone)
     own = [(first, last, describe_dates(first, last, reason)) for first, last, reason in

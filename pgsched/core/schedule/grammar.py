@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 
 from pgsched.core.schedule import hints
 from pgsched.errors import ScheduleError
@@ -105,8 +106,12 @@ class Several:
     parts: tuple[tuple[str, Cron], ...]
 
 
+@lru_cache(maxsize=4096)
 def parse_expression(expression: str) -> Cron | Interval | Several:
-    """Return the canonical form of an expression. Raises ScheduleError, with a hint where one can be guessed."""
+    """Return the canonical form of an expression. Raises ScheduleError, with a hint where one can be guessed.
+
+    Equal expressions are parsed once.
+    """
     try:
         return _parse(expression)
     except ScheduleError as error:

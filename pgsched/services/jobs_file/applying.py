@@ -93,8 +93,8 @@ def write(conn: Connection[Any], difference: Difference, adopt: bool, report: Re
     for what in (What.QUEUE, What.LIMIT, What.PAUSE):
         setting_rows.set_rows(conn, what, [setting_row(one) for one in of_kind(changes, what)])
     for change in changes:
-        if change.key[0] is What.RETENTION and change.action is not Action.ADOPT:
-            setting_rows.set_retention(conn, retention_row(change), [one.column for one in change.columns])
+        if change.key[0] in SINGLE and change.action is not Action.ADOPT:
+            set_single(conn, change)
     for batch in batches([one for one in jobs if one.action is Action.ADD]):
         report("writing jobs", done, total)
         job_rows.add_jobs(conn, [job_row(change) for change in batch])
@@ -170,11 +170,16 @@ def setting_row(change: Change) -> dict[str, Any]:
     return row | {"name": entry.name}
 
 
-def retention_row(change: Change) -> dict[str, Any]:
-    """Return how long everything is kept: as the file says, or the defaults where it says so no more."""
-    columns = COLUMNS[What.RETENTION]
-    values = defaults_of(What.RETENTION) if change.entry is None else change.entry.values
-    return {name: columns[name].type.send(value) for name, value in values.items()}
+def set_single(conn: Connection[Any], change: Change) -> None:
+    """Set a section that is one row: as the file says, or to the defaults where it says so no more."""
+    what, entry = change.key[0], change.entry
+    values = defaults_of(what) if entry is None else entry.values
+    columns = COLUMNS[what]
+    row = {name: None if value is None else columns[name].type.send(value) for name, value in values.items()}
+    if what is What.RETENTION:
+        setting_rows.set_retention(conn, row, [one.column for one in change.columns])
+    else:
+        setting_rows.set_alerts(conn, row)
 
 
 def remove(conn: Connection[Any], keys: Sequence[Key], report: Report) -> None:

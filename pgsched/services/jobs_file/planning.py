@@ -8,19 +8,20 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.core.jobs_file.collisions import Collisions, collide
-from pgsched.core.jobs_file.coming import ClockChange, Slots, clock_changes, slots_of
+from pgsched.core.jobs_file.coming import Calendars, ClockChange, Foresight, Slots, calendars_of, clock_changes
 from pgsched.core.jobs_file.difference import Action, Change, Difference, compare
 from pgsched.core.jobs_file.model.columns import JOB, What
-from pgsched.core.jobs_file.model.entries import DEFAULT_OWNER, Entry, JobsFile, Key, State
+from pgsched.core.jobs_file.model.entries import DEFAULT_OWNER, Entry, JobsFile, Key, State, Stored
 from pgsched.core.jobs_file.model.loading import load
 from pgsched.core.jobs_file.texts.reading import read_document
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.files import stored
-from pgsched.services.jobs_file.state import read_state
+from pgsched.services.jobs_file.state import load_jobs, read_state
 
 Report = Callable[[str, int, int], None]  # what is done now, how much of it, of how much
 CHECKED_AT_ONCE = 1000  # jobs whose values the database checks with one statement
 REPORTED = 250  # slots of so many jobs are computed between two reports
+MOST_USERS = 1000  # jobs of changed calendars whose slots are computed
 
 
 def no_report(_step: str, _done: int, _of: int) -> None:
@@ -49,13 +50,15 @@ class Options:
 class JobsPlan:
     """What an apply would do.
 
-    `slots`: of new and moved jobs, by key. `clocks`: changes of the clocks that move a slot, by key.
+    `slots`: of new and moved jobs, by key. `moved`: of jobs that do not change, but their calendar does, by calendar
+    and name; of at most MOST_USERS jobs. `clocks`: changes of the clocks that move a slot, by key.
     `collisions`: the starts of the coming week after the apply.
     """
 
     difference: Difference
     now: datetime
     slots: Mapping[Key, Slots]
+    moved: Mapping[str, Mapping[str, Slots]]
     clocks: Mapping[Key, tuple[ClockChange, ...]]
     collisions: Collisions
 
@@ -73,21 +76,37 @@ def plan(conn: Connection[Any], file: JobsFile, options: Options, report: Report
     report("reading the database", 0, 1)
     with stored.one_moment(conn) as now:
         difference, state = find_difference(conn, file, options, now)
+        calendars = calendars_of(file, state)
+        users = read_users(conn, calendars, state)
         others = stored.other_jobs(conn, [name for what, name in file.entries if what is What.JOB])
+    foresight = Foresight(calendars, now)
     slots: dict[Key, Slots] = {}
     clocks: dict[Key, tuple[ClockChange, ...]] = {}
     changes = difference.of(Action.ADD, Action.CHANGE)
     for at, change in enumerate(changes):
         if at % REPORTED == 0:
             report("computing slots", at, len(changes))
-        if (found := slots_of(change, now)) is not None:
+        if (found := foresight.slots_of(change)) is not None:
             slots[change.key] = found
-        if moved := clock_changes(change, now):
-            clocks[change.key] = moved
-    report("counting collisions", 0, 1)
+        if odd := clock_changes(change, now):
+            clocks[change.key] = odd
     removed = {change.key for change in difference.of(Action.REMOVE)}
+    moved = foresight.moved_by_calendars(one for one in users if one.key not in slots and one.key not in removed)
+    report("counting collisions", 0, 1)
     jobs = [*planned_jobs(file, state, now), *(row for row in others if (What.JOB, row["name"]) not in removed)]
-    return JobsPlan(difference, now, slots, clocks, collide(jobs, now))
+    for job in jobs:
+        job["calendar_times"] = calendars.after.get(job["calendar"])
+    return JobsPlan(difference, now, slots, moved, clocks, collide(jobs, now))
+
+
+def read_users(conn: Connection[Any], calendars: Calendars, state: State) -> list[Stored]:
+    """Return jobs that use calendars whose times change."""
+    if not calendars.changed:
+        return []
+    names = stored.users_of_calendars(conn, sorted(calendars.changed), MOST_USERS)
+    known = [state.stored[What.JOB, name] for name in names if (What.JOB, name) in state.stored]
+    unknown = [name for name in names if (What.JOB, name) not in state.stored]
+    return [*known, *load_jobs(stored.stored_jobs(conn, unknown), {})]
 
 
 def planned_jobs(file: JobsFile, state: State, now: datetime) -> Iterator[dict[str, Any]]:
@@ -109,6 +128,9 @@ def planned_jobs(file: JobsFile, state: State, now: datetime) -> Iterator[dict[s
             "jitter": values["jitter"].delta,
             "ends_at": values["ends_at"],
             "excluded": [tuple(one) for one in values["excluded_dates"]] or None,
+            "calendar": values["calendar"],
+            "on_excluded": values["on_excluded"],
+            "shifts": None if before is None else before.row["shifts"],
         }
 
 
@@ -129,11 +151,14 @@ def find_difference(conn: Connection[Any], file: JobsFile, options: Options, now
 
 
 def check_values(conn: Connection[Any], file: JobsFile, difference: Difference) -> None:
-    """Raise InputError, with the place, where the database would refuse a job that is new or changed."""
+    """Raise InputError, with the place, where the database would refuse a job that is new or changed.
+
+    The calendar is not asked about: it may be one that the file makes, and `compare` has looked for it.
+    """
     changed = [one for one in difference.of(Action.ADD, Action.CHANGE) if one.key[0] is What.JOB]
     for start in range(0, len(changed), CHECKED_AT_ONCE):
         part = changed[start : start + CHECKED_AT_ONCE]
-        for found in stored.job_errors(conn, [job_row(change) for change in part]):
+        for found in stored.job_errors(conn, [job_row(change) | {"calendar": None} for change in part]):
             column, _, reason = found["problem"].partition(": ")
             entry = file.entries[What.JOB, found["name"]]
             if column in JOB:

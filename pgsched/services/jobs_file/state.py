@@ -13,7 +13,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.files import stored
 
 # Columns of a job that a preview needs and that no file has.
-FACTS = ("id", "run_count", "error")
+FACTS = ("id", "run_count", "error", "shifts")
 INSTANTS = ("anchor_at", "decided_until", "next_run_at", "run_at")
 
 
@@ -60,7 +60,7 @@ def read_instant(text: str | None) -> datetime | None:
 
 
 def load_settings(conn: Connection[Any], owners: Mapping[Key, str]) -> list[Stored]:
-    """Return queues, limits, pauses, calendars and retention."""
+    """Return queues, limits, pauses, calendars, retention and the defaults of alerts."""
     found = []
     for row in stored.stored_settings(conn):
         what = What(row["what"])

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from pgsched.core.jobs_file.difference import Difference
-from pgsched.errors import NotOwned, NotPermitted, PgschedError
+from pgsched.errors import InputError, NotOwned, NotPermitted, PgschedError
 from pgsched.services.jobs_file import applying, exporting
 from pgsched.services.jobs_file.planning import Options, plan
 from tests.support.files.jobs_files import file_of
@@ -35,6 +35,34 @@ def test_a_producer_applies_changes_prunes_and_exports_its_own(logins: Logins) -
     assert one(alice, "SELECT count(*) FROM file_entries") == 1
     with pytest.raises(NotPermitted):
         apply(alice, "queues: {q: {fair: true}}", "shop")
+
+
+def test_a_producer_declares_calendars_of_its_own(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    text = ("jobs: {n: {task: t, schedule: '@daily', calendar: hers}}\n"
+            "calendars: {hers: {times: [{weekdays: [%s]}, {from: 2027-05-01}]}}")  # fmt: skip
+    assert actions(apply(alice, text % "sun", "shop")) == ["add n", "add hers"]
+    assert actions(apply(alice, text % "sat", "shop")) == ["change hers"]
+    assert one(db, "SELECT weekdays FROM pgsched.calendar_times WHERE weekdays IS NOT NULL") == [6]
+    assert actions(apply(bob, "jobs: {m: {task: t, schedule: '@daily', calendar: hers}}", "b")) == ["add m"]
+    for adopt in (False, True):
+        with pytest.raises((NotOwned, NotPermitted)):
+            apply(bob, "calendars: {hers: {times: []}}", "b", adopt=adopt)
+    with pytest.raises(InputError, match="calendar: jobs use it"):
+        apply(alice, "jobs: {}", "shop", prune=True)
+    apply(bob, "jobs: {}", "b", prune=True)
+    assert actions(apply(alice, "jobs: {}", "shop", prune=True)) == ["remove n", "remove hers"]
+    assert one(db, "SELECT count(*) FROM pgsched.file_entries") == 0
+    assert one(db, "SELECT count(*) FROM pgsched.calendars") == 0
+
+
+def test_the_defaults_of_alerts_are_for_operators(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    with pytest.raises(NotPermitted):
+        apply(logins.connect("alice"), "alerts: {dead_runs: 5}", "shop")
+    assert one(db, "SELECT dead_runs FROM pgsched.alert_defaults") is None
+    assert len(apply(logins.connect("ops"), "alerts: {dead_runs: 5}", "ops").changes) == 1
+    assert one(db, "SELECT dead_runs FROM pgsched.alert_defaults") == 5
+    assert "dead_runs: 5" in exporting.export(logins.connect("eye"))[0]
 
 
 def test_another_tenant_sees_and_takes_nothing(logins: Logins) -> None:
@@ -114,7 +142,7 @@ def test_operators_share_the_names_of_owners(logins: Logins, db: psycopg.Connect
 def test_a_viewer_plans_and_exports_and_applies_nothing(logins: Logins) -> None:
     apply(logins.connect("ops"), "jobs: {n: {task: t}}", "ops")
     eye = logins.connect("eye")
-    assert actions(plan(eye, file_of("jobs: {n: {task: u}}"), Options("ops", adopt=True)).difference)  # type: ignore[truthy-bool]
+    assert actions(plan(eye, file_of("jobs: {n: {task: u}}"), Options("ops", adopt=True)).difference)
     assert "n:" in exporting.export(eye)[0]
     with pytest.raises(NotPermitted):
         apply(eye, "jobs: {x: {task: t}}", "eye")

@@ -12,6 +12,7 @@ from pgsched.core.jobs_file.model.entries import JobsFile, State, Stored
 from pgsched.core.jobs_file.model.loading import load
 from pgsched.core.jobs_file.model.spans import Span
 from pgsched.core.jobs_file.texts.reading import read_document
+from pgsched.core.policies import AFTER_MATCH, ON_EXCLUDED
 
 NOW = datetime(2026, 11, 27, 10, tzinfo=UTC)
 WORDS = (
@@ -19,7 +20,10 @@ WORDS = (
     *("2026-12-24", "1_000", "yes", "*x", "&y", "!z", "%t", "@r", "`", "{", "[", ",", "?", "|", ">", ".inf", "0777"),
 )  # fmt: skip
 ZONES = ("UTC", "Europe/Berlin", "America/New_York")
-SCHEDULES = ("0 2 * * *", "*/5 * * * *", "@daily", "@every 90s", "30 2 * * 1-5", "15 30 1 * * *")
+SCHEDULES = (
+    *("0 2 * * *", "*/5 * * * *", "@daily", "@every 90s", "30 2 * * 1-5", "15 30 1 * * *"),
+    *("*/15 8-18 * * mon-fri; 0 22 * * *", "@daily;30 2 1W,15 * *"),
+)
 
 
 def file_of(text: str, name: str = "jobs.yaml") -> JobsFile:
@@ -28,7 +32,8 @@ def file_of(text: str, name: str = "jobs.yaml") -> JobsFile:
 
 def state_of(file: JobsFile, owner: str | None, now: datetime = NOW, **facts: Any) -> State:
     """Return the state of a database in which everything is as the file says."""
-    row = {"id": 1, "run_count": 0, "error": None, "anchor_at": now, "decided_until": now, "next_run_at": now} | facts
+    row = {"id": 1, "run_count": 0, "error": None, "anchor_at": now, "decided_until": now, "next_run_at": now}
+    row |= {"shifts": None} | facts
     stored = {
         entry.key: Stored(entry.what, entry.name, entry.values, owner, row=row if entry.what is What.JOB else {})
         for entry in file.entries.values()
@@ -78,11 +83,21 @@ class RandomValues:
         rng = self.rng
         choices: list[Callable[[], dict[str, Any]]] = [
             lambda: {"from": str(date(2027, 1, rng.randint(1, 28)))},
-            lambda: {"from": "2027-02-01", "until": str(date(2027, 2, rng.randint(1, 28))), "reason": self.prose()},
+            lambda: {"from": "2027-02-01", "until": str(date(2027, 2, rng.randint(1, 28))), "reason": self.text()},
             lambda: {"weekdays": rng.sample(["sun", "mon", "sat"], rng.randint(1, 3))},
             lambda: {"from_time": str(time(rng.randint(0, 9))), "until_time": str(time(rng.randint(10, 23), 30))},
+            lambda: {"from_time": "18:00:30.25", "until_time": "24:00", "weekdays": ["fri"], "from": "2027-03-01"},
         ]
         return [rng.choice(choices)() for _ in range(rng.randint(1, 4))]
+
+    def watched(self) -> dict[str, Any]:
+        """Return what is watched, as a job and the defaults of alerts have it."""
+        lengths = ("max_lateness", "max_duration", "expect_every", "finish_by")
+        return {
+            "alert_after_failures": self.rng.randint(0, 9),
+            **{name: self.rng.choice([str(self.span()), 0]) for name in lengths},
+            "alert_to": self.rng.choice([[], ["ops"], ["mail", "on-call_2"]]),
+        }
 
     def job(self) -> dict[str, Any]:
         """Return a job as a file has it: a random half of the columns, with values that go together."""
@@ -94,19 +109,18 @@ class RandomValues:
             "priority": rng.randint(0, 9), "tags": [self.text() for _ in range(3)], "timezone": rng.choice(ZONES),
             "starts_at": "2027-01-01 00:00+01:00", "ends_at": "2028-01-01 12:30:00.5+00:00",
             "max_runs": rng.randint(1, 99),
-            "jitter": str(self.span()), "excluded_dates": self.dates(), "on_excluded": rng.choice(["skip", "previous"]),
+            "jitter": str(self.span()), "excluded_dates": self.dates(), "on_excluded": rng.choice(ON_EXCLUDED),
             "overlap": rng.choice(["allow", "skip"]), "max_buffer": rng.randint(1, 99),
             "misfire_after": str(self.span()),
             "catch_up": rng.choice(["all", "latest", "skip"]), "max_catch_up": rng.randint(1, 99),
-            "catch_up_window": str(self.span()), "finish_by": str(self.span()), "max_attempts": rng.randint(1, 9),
+            "catch_up_window": str(self.span()), "max_attempts": rng.randint(1, 9),
             "timeout": str(self.span()), "kill_after": str(self.span()), "backoff": rng.choice(["linear", "fixed"]),
             "backoff_base": str(self.span()), "backoff_max": str(self.span()),
             "backoff_jitter": rng.choice([0, 0.125, 1]),
             "success_codes": [0, rng.randint(1, 9)], "retry_codes": [rng.randint(10, 20)], "dead_codes": [99],
             "concurrency_key": "k-" + self.text(), "concurrency_limit": rng.randint(0, 9),
-            "after_match": rng.choice(["same", "latest"]), "mode": rng.choice(["run", "shadow"]),
-            "keep": {"dead": str(self.span()), "any": str(self.span())}, "alert_after_failures": rng.randint(1, 9),
-            "max_lateness": str(self.span()), "max_duration": str(self.span()), "expect_every": str(self.span()),
+            "after_match": rng.choice(AFTER_MATCH), "mode": rng.choice(["run", "shadow"]),
+            "keep": {"dead": str(self.span()), "any": str(self.span())}, **self.watched(),
             "pause_after_failures": rng.randint(1, 9), "ping_url": "https://example.com/" + str(rng.randint(1, 9)),
         }  # fmt: skip
         job = {name: value for name, value in values.items() if name in {"kind", "task"} or rng.random() < 0.5}
@@ -143,6 +157,7 @@ class RandomValues:
                        {"what": "all"}, {"what": "task", "name": self.text()}],
             "calendars": {"holidays": {"description": self.prose(), "times": self.times()}, "empty": {}},
             "retention": {"keep": {"any": "9 days"}, "archive": True, "keep_minutes": "36 hours"},
+            "alerts": {**self.watched(), "dead_runs": rng.randint(1, 9), "dead_runs_within": "10 minutes"},
         }  # fmt: skip
 
 

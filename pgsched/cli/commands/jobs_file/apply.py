@@ -40,7 +40,7 @@ def apply(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Make jobs, queues, limits, pauses, calendars and retention as a file says: all of it, or nothing.
+    """Make jobs, queues, limits, pauses, calendars, retention and alerts as a file says: all of it, or nothing.
 
     A file owns what it declared, and changes nothing else: what exists and is not its own is refused. The changes are
     shown and confirmed first. A second apply finds nothing to change. `pgsched plan` shows more.

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def export(file_format: Form = "yaml", owner: OnlyOwner = None, dsn: Dsn = None, json: Json = False) -> None:
-    """Print jobs, queues, limits, pauses, calendars and retention as a file from which `plan` finds no difference.
+    """Print jobs, settings, calendars, retention and alerts as a file from which `plan` finds no difference.
 
     Columns with their default are left out, and so is what code declares.
 

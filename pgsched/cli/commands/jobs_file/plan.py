@@ -11,6 +11,7 @@ from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json
 
 if TYPE_CHECKING:
+    from pgsched.core.jobs_file.coming import Slots
     from pgsched.core.jobs_file.model.entries import JobsFile
     from pgsched.services.jobs_file.planning import JobsPlan
 
@@ -31,8 +32,9 @@ def plan(
 ) -> None:
     """Show what `pgsched apply` would change; nothing is written.
 
-    Of jobs that are new or change: the next five slots before and after, and what changes of the clocks do to them. Of
-    all jobs: which starts fall on the same minute in the coming week. Exit code 1 if the file would be refused.
+    Of jobs that are new or change, or whose calendar changes: the next five slots before and after. Of new and changed
+    schedules: what changes of the clocks do to them. Of all jobs: which starts fall on the same minute in the coming
+    week. Exit code 1 if the file would be refused.
 
     \b
     Example:
@@ -52,16 +54,19 @@ def plan(
 def plan_as_json(file: JobsFile, found: JobsPlan) -> dict[str, Any]:
     """Return a plan for JSON."""
     from pgsched.cli.commands.jobs_file.changes import change_as_json, difference_as_json
+    from pgsched.core.jobs_file.model.columns import What
 
     changes = []
     for change in found.difference.changes:
         shown = change_as_json(file, change)
         slots = found.slots.get(change.key)
         if slots is not None:
-            old = None if slots.old is None else [one.at for one in slots.old]
-            shown["slots"] = {"old": old, "new": [one.at for one in slots.new]}
+            shown["slots"] = slots_as_json(slots)
         clocks = found.clocks.get(change.key, ())
         shown["clock_changes"] = [{"date": one.day, "slot": one.at, "remark": one.remark} for one in clocks]
+        if change.key[0] is What.CALENDAR:
+            moved = found.moved.get(change.key[1], {})
+            shown["moved_jobs"] = [{"name": name, "slots": slots_as_json(one)} for name, one in moved.items()]
         changes.append(shown)
     collisions = found.collisions
     return difference_as_json(file, found.difference) | {
@@ -75,5 +80,19 @@ def plan_as_json(file: JobsFile, found: JobsPlan) -> dict[str, Any]:
                 for one in collisions.busiest
             ],
             "jobs_not_counted": collisions.left_out,
+        },
+    }
+
+
+def slots_as_json(slots: Slots) -> dict[str, Any]:
+    """Return the slots before and after a change for JSON; `skipped`: those of them at excluded times."""
+    from pgsched.core.jobs_file.coming import is_excluded
+
+    return {
+        "old": None if slots.old is None else [one.at for one in slots.old],
+        "new": [one.at for one in slots.new],
+        "skipped": {
+            name: [one.at for one in found or () if is_excluded(one)]
+            for name, found in (("old", slots.old), ("new", slots.new))
         },
     }

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 import typer
 
-from pgsched.cli.commands.jobs_file.changes import describe_counts, notes, print_change, print_line
+from pgsched.cli.commands.jobs_file.changes import LISTED, describe_counts, notes, print_change, print_line
 from pgsched.cli.messages import print_note
 from pgsched.cli.output.printing import format_cell
 from pgsched.cli.times import to_zone
 from pgsched.core.jobs_file.collisions import MANY, BusyMinute, Collisions
-from pgsched.core.jobs_file.coming import ClockChange, Slots
+from pgsched.core.jobs_file.coming import ClockChange, Slots, is_excluded
+from pgsched.core.jobs_file.model.columns import What
 from pgsched.core.jobs_file.model.entries import JobsFile
 from pgsched.core.schedule.preview import PreviewSlot
 from pgsched.core.wording import format_short_duration
@@ -33,6 +34,8 @@ def print_plan(file: JobsFile, plan: JobsPlan) -> None:
         if slots is not None:
             print_slots(slots)
         print_clocks(plan.clocks.get(change.key, ()))
+        if change.key[0] is What.CALENDAR:
+            print_moved(plan.moved.get(change.key[1], {}))
     if plan.difference.changes:
         print_collisions(plan.collisions)
         print()
@@ -51,13 +54,27 @@ def print_slots(slots: Slots) -> None:
         print_line(f"    next slots: {slots_text(slots.new)}", indent=6)
 
 
+def print_moved(jobs: Mapping[str, Slots]) -> None:
+    """Print the slots of jobs that a change of their calendar moves."""
+    for name, slots in list(jobs.items())[:LISTED]:
+        print_line(f"    moves slots of job {format_cell(name)}", indent=6)
+        print_slots(slots)
+    if len(jobs) > LISTED:
+        print_line(f"    moves slots of {len(jobs) - LISTED} more jobs", indent=6)
+
+
 def slots_text(slots: Iterable[PreviewSlot]) -> str:
     """Return slots in the zone of the job."""
-    texts = []
-    for slot in slots:
-        form = f"{SLOT}:%S" if slot.local.second else SLOT
-        texts.append(f"{slot.local:{form}}" + (" (skipped)" if slot.excluded else ""))
-    return ", ".join(texts) or "none that can be foreseen"
+    return ", ".join(map(slot_text, slots)) or "none that can be foreseen"
+
+
+def slot_text(slot: PreviewSlot) -> str:
+    """Return a slot, and what its calendar does to it: `Mon 30 09:00 (from Sat 28 09:00)`."""
+    form = f"{SLOT}:%S" if slot.local.second else SLOT
+    text = f"{slot.local:{form}}"
+    if is_excluded(slot):
+        return f"{text} (skipped)"
+    return text if slot.nominal is None else f"{text} (from {slot.nominal.astimezone(slot.local.tzinfo):{form}})"
 
 
 def print_clocks(clocks: Iterable[ClockChange]) -> None:

@@ -13,17 +13,17 @@ from typing import Any
 
 from pgsched.core import policies
 from pgsched.core.jobs_file.model.dates import CalendarTimes, ExcludedDates
+from pgsched.core.jobs_file.model.lengths import Keep, Length
 from pgsched.core.jobs_file.model.spans import Span, read_span
 from pgsched.core.jobs_file.model.types import (
     Arguments,
     Flag,
     Instant,
-    Keep,
-    Length,
     ListOf,
     Names,
     Number,
     Prose,
+    SinkName,
     Text,
     Type,
     Whole,
@@ -72,11 +72,25 @@ def length(least: Span = NOTHING, default: str | None = None, most: str = "10 ye
     return Column(Length(least, span(most)), None if default is None else span(default))
 
 
+def watched() -> Column:
+    """Return a column with a length of time that is watched; 0: nothing is, whatever the defaults of alerts say."""
+    return Column(Length(SECOND, or_zero=True))
+
+
 CODES = ListOf(Whole(0, 255), 256, 1)
 RATE = {
     "rate": Column(Whole(1, BIG)),
     "rate_period": length(MILLISECOND, most="31 days"),
     "rate_burst": Column(Whole(1, BIG)),
+}
+# What is watched: columns of jobs, and the defaults of alerts.
+WATCHED = {
+    "alert_after_failures": Column(Whole(0, 1000)),
+    "max_lateness": watched(),
+    "max_duration": watched(),
+    "expect_every": watched(),
+    "finish_by": watched(),
+    "alert_to": Column(ListOf(SinkName(), 20)),
 }
 JOB: Mapping[str, Column] = {
     "description": Column(Prose(65_536)),
@@ -96,7 +110,7 @@ JOB: Mapping[str, Column] = {
     "delete_after_run": Column(Flag(), False),
     "calendar": Column(LABEL),
     "excluded_dates": Column(ExcludedDates(), ()),
-    "on_excluded": Column(Word(("skip", "next_business_day", "previous")), "skip"),
+    "on_excluded": Column(Word(policies.ON_EXCLUDED), "skip"),
     "overlap": Column(Word(policies.OVERLAP), "skip"),
     "max_buffer": Column(Whole(1, 100_000), 100),
     "retry_within": length(),
@@ -105,7 +119,6 @@ JOB: Mapping[str, Column] = {
     "max_catch_up": Column(Whole(1, 10_000), 100),
     "catch_up_window": length(default="1 day"),
     "start_deadline": length(SECOND),
-    "finish_by": length(SECOND),
     "max_attempts": Column(Whole(1, 1000)),
     "timeout": length(MILLISECOND),
     "kill_after": length(),
@@ -119,17 +132,14 @@ JOB: Mapping[str, Column] = {
     "concurrency_key": Column(LABEL),
     "concurrency_limit": Column(Whole(0, 1_000_000)),
     "after": Column(Names(LABEL, MOST_PARENTS), ()),
-    "after_match": Column(Word(("same", "latest", "since_last")), "same"),
-    "mode": Column(Word(("run", "shadow")), "run"),
+    "after_match": Column(Word(policies.AFTER_MATCH), "same"),
+    "mode": Column(Word(policies.MODES), "run"),
     "paused": Column(Flag(), False),
     "paused_reason": Column(Prose(10_000)),
     "paused_by": Column(Prose(200)),
     "resume_from": Column(Word(("now", "pause")), "now"),
     "keep": Column(Keep()),
-    "alert_after_failures": Column(Whole(1, 1000)),
-    "max_lateness": length(SECOND),
-    "max_duration": length(SECOND),
-    "expect_every": length(SECOND),
+    **WATCHED,
     "pause_after_failures": Column(Whole(1, 1000)),
     "ping_url": Column(Prose(65_536)),
 }
@@ -160,6 +170,11 @@ RETENTION: Mapping[str, Column] = {
     "keep_hours": length(DAY, "400 days", "100 years"),
     "keep_audit": length(DAY, "400 days", "1000 years"),
 }
+ALERTS: Mapping[str, Column] = {
+    **WATCHED,
+    "dead_runs": Column(Whole(1, 10_000)),
+    "dead_runs_within": length(SECOND, "1 hour", "31 days"),
+}
 COLUMNS: Mapping[What, Mapping[str, Column]] = {
     What.JOB: JOB,
     What.QUEUE: QUEUE,
@@ -167,7 +182,7 @@ COLUMNS: Mapping[What, Mapping[str, Column]] = {
     What.PAUSE: PAUSE,
     What.CALENDAR: CALENDAR,
     What.RETENTION: RETENTION,
-    What.ALERTS: {},
+    What.ALERTS: ALERTS,
 }
 SECTIONS = {
     "jobs": What.JOB,

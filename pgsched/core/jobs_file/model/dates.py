@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pgsched.core.input_values import parse_dates
-from pgsched.core.jobs_file.model.types import Prose, Text, Type, WrongValue, expect_text, shorten_value
+from pgsched.core.jobs_file.model.types import Text, Type, WrongValue, expect_text, shorten_value
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
 MOST_STRETCHES = 5000  # of excluded dates of one job, and of times of one calendar
+# Times of one calendar that repeat: on weekdays or at times of the day, not bound to so few days. The database has the
+# same limits (pgsched.calendar_times_most).
+MOST_REPEATED, FEW_DAYS = 100, timedelta(days=31)
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 FIRST, LAST = date(1970, 1, 1), date(8999, 12, 31)
-CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?", re.ASCII)
+END_OF_DAY = "24:00:00"
 TIME_KEYS = ("from", "until", "weekdays", "from_time", "until_time", "reason")
 
 
@@ -29,13 +33,16 @@ class Dates(NamedTuple):
 
 
 class CalendarTime(NamedTuple):
-    """One stretch of a calendar, as a row of calendar_times has it; None: no bound."""
+    """One stretch of a calendar, as a row of calendar_times has it; None: no bound.
+
+    `from_time`, `until_time`: texts such as `06:00:00` and `24:00:00`, which have the order of the times.
+    """
 
     first: date | None
     last: date | None
     weekdays: tuple[int, ...] | None
-    from_time: time | None
-    until_time: time | None
+    from_time: str | None
+    until_time: str | None
     reason: str | None
 
 
@@ -97,11 +104,17 @@ class ExcludedDates(Type):
 class CalendarTimes(Type):
     """The stretches of a calendar: mappings with from, until, weekdays, from_time, until_time and reason."""
 
-    _reason = Prose(10_000)
+    _reason = Text(200)
 
     def read(self, value: Any) -> tuple[CalendarTime, ...]:
-        """Read the list."""
-        return tuple(sorted(set(read_list(value, self._read_one)), key=order))
+        """Read the list. Raises WrongValue where too many times repeat."""
+        found = tuple(sorted(set(read_list(value, self._read_one)), key=order))
+        if (repeated := sum(map(repeats, found))) > MOST_REPEATED:
+            raise WrongValue(
+                f"{repeated} times on weekdays, or of the day, that are not bound to dates within {FEW_DAYS.days} days;"
+                f" at most {MOST_REPEATED} are allowed"
+            )
+        return found
 
     def _read_one(self, value: Any) -> CalendarTime:
         if not isinstance(value, dict):
@@ -119,7 +132,7 @@ class CalendarTimes(Type):
         if (begins is None) != (ends is None):
             raise WrongValue("from_time and until_time go together")
         if begins is not None and ends is not None and ends <= begins:
-            raise WrongValue(f"until_time: {ends} is not later than from_time, {begins}")
+            raise WrongValue(f"until_time: {short_clock(ends)} is not later than from_time, {short_clock(begins)}")
         weekdays = read_weekdays(given["weekdays"]) if "weekdays" in given else None
         if first is None and weekdays is None and begins is None:
             raise WrongValue("says neither dates nor weekdays nor times of the day")
@@ -139,8 +152,9 @@ class CalendarTimes(Type):
 
     def _shown(self, one: CalendarTime) -> tuple[Any, ...]:
         weekdays = None if one.weekdays is None else [WEEKDAYS[day] for day in one.weekdays]
-        texts = [None if part is None else str(part) for part in (one.first, one.last, one.from_time, one.until_time)]
-        return (texts[0], texts[1], weekdays, texts[2], texts[3], one.reason)
+        dates = [None if day is None else str(day) for day in (one.first, one.last)]
+        clocks = [None if clock is None else short_clock(clock) for clock in (one.from_time, one.until_time)]
+        return (*dates, weekdays, *clocks, one.reason)
 
     def load(self, value: Any) -> tuple[CalendarTime, ...]:
         """Read the rows of calendar_times: objects with their columns."""
@@ -165,9 +179,15 @@ class CalendarTimes(Type):
 def calendar_time(row: dict[str, Any]) -> CalendarTime:
     """Return the stretch of a row of calendar_times."""
     first, last = (row[key] and date.fromisoformat(row[key]) for key in ("from_date", "until_date"))
-    begins, ends = (row[key] and time.fromisoformat(row[key]) for key in ("from_time", "until_time"))
+    begins, ends = (row[key] and read_clock(row[key]) for key in ("from_time", "until_time"))
     weekdays = None if row["weekdays"] is None else tuple(sorted(set(row["weekdays"])))
     return CalendarTime(first, last, weekdays, begins, ends, row["reason"])
+
+
+def repeats(one: CalendarTime) -> bool:
+    """Check whether a stretch repeats: on weekdays or at times of the day, of many days."""
+    whole_days = one.weekdays is None and one.from_time is None
+    return not whole_days and (one.first is None or one.last is None or one.last - one.first > FEW_DAYS)
 
 
 def check_date(value: date) -> date:
@@ -187,18 +207,21 @@ def read_date(value: Any) -> date:
         raise WrongValue(f"{shorten_value(value)} is not a date such as 2026-12-25") from None
 
 
-def read_clock(value: Any) -> time:
-    """Return a time of the day, from text or as TOML has it. Raises WrongValue."""
-    if isinstance(value, time):
-        return value.replace(microsecond=0, tzinfo=None)
-    found = CLOCK.fullmatch(value) if isinstance(value, str) else None
-    try:
-        if found is not None:
-            hour, minute, second = (int(part or 0) for part in found.groups())
-            return time(hour, minute, second)
-    except ValueError:
-        pass
+def read_clock(value: Any) -> str:
+    """Return a time of the day up to 24:00 as text with seconds, from text or as TOML has it. Raises WrongValue."""
+    found = CLOCK.fullmatch(str(value.replace(tzinfo=None)) if isinstance(value, time) else str(value))
+    if found is not None and isinstance(value, (str, time)):
+        hour, minute, second = (int(part or 0) for part in found.groups()[:3])
+        fraction = (found[4] or "").rstrip("0")
+        text = f"{hour:02}:{minute:02}:{second:02}" + (f".{fraction}" if fraction else "")
+        if (hour < 24 and minute < 60 and second < 60) or text == END_OF_DAY:
+            return text
     raise WrongValue(f"{shorten_value(value)} is not a time of the day such as 06:00")
+
+
+def short_clock(text: str) -> str:
+    """Return a time of the day without seconds that are zero."""
+    return text.removesuffix(":00")
 
 
 def read_weekdays(value: Any) -> tuple[int, ...]:

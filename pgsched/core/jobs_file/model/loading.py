@@ -162,11 +162,8 @@ class _Loader:
     def single(self, what: What, section: dict[str, Any]) -> None:
         """Read a section that is one object."""
         path = (SECTION_OF[what],)
-        if section and not COLUMNS[what]:
-            raise self.error(path, "this version keeps no settings of that kind")
         found = self.columns(path, section, COLUMNS[what])
-        if COLUMNS[what]:
-            self.add(Entry(what, SINGLE[what], defaults_of(what) | found, frozenset(found), path))
+        self.add(Entry(what, SINGLE[what], defaults_of(what) | found, frozenset(found), path))
 
     def name(self, what: What, path: Path, name: Any) -> str:
         """Return the name of an object, checked."""

@@ -17,14 +17,12 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from pgsched.core import payload
-from pgsched.core.jobs_file.model.spans import Span, read_span, span_of
 from pgsched.core.text import did_you_mean
 
-TEN_YEARS = Span(months=120)
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
-OUTCOMES = ("succeeded", "dead", "cancelled", "skipped", "missed", "any")
 CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 SURROGATES = re.compile(r"[\ud800-\udfff]")
+SINK_NAME = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
 
 
 class WrongValue(ValueError):
@@ -102,6 +100,17 @@ class Text(Prose):
         return text
 
 
+class SinkName(Type):
+    """The name of a sink of alerts, which the processes that deliver them know."""
+
+    def read(self, value: Any) -> str:
+        """Check the name."""
+        text = expect_text(value)
+        if not SINK_NAME.fullmatch(text):
+            raise WrongValue(f"{shorten_value(text)} is no name of 1-63 characters a-z, 0-9, - and _")
+        return text
+
+
 @dataclass(frozen=True, slots=True)
 class Word(Type):
     """One of these words."""
@@ -156,39 +165,6 @@ class Flag(Type):
         if not isinstance(value, bool):
             raise WrongValue(f"expected true or false, got {shorten_value(value)}")
         return value
-
-
-@dataclass(frozen=True, slots=True)
-class Length(Type):
-    """A length of time: a text such as `90s` or `2 hours`, or a number of seconds."""
-
-    least: Span
-    most: Span = TEN_YEARS
-
-    def read(self, value: Any) -> Span:
-        """Read the text or number."""
-        span = None
-        if isinstance(value, str):
-            span = read_span(value)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e9:
-            span = span_of(value)
-        if span is None:
-            raise WrongValue(f"{shorten_value(value)} is not a length of time such as 90s, 10 minutes or 2h")
-        if not self.least.total <= span.total <= self.most.total:
-            raise WrongValue(f"{span} is out of range: from {self.least} to {self.most}")
-        return span
-
-    def show(self, value: Span) -> str:
-        """Return the length in words."""
-        return str(value)
-
-    def load(self, value: Any) -> Any:
-        """Read PostgreSQL's text of an interval."""
-        return None if value is None else read_span(value) or value
-
-    def send(self, value: Span) -> str:
-        """Return text that PostgreSQL reads as the interval."""
-        return str(value)
 
 
 class Instant(Type):
@@ -272,34 +248,6 @@ class Arguments(Type):
     def send(self, value: JsonValue) -> Any:
         """Return the value itself."""
         return value.value
-
-
-class Keep(Type):
-    """How long ended runs are kept: one length of time, or several by outcome. The value has them by outcome."""
-
-    _length = Length(Span())
-
-    def read(self, value: Any) -> dict[str, Span]:
-        """Read the length or the mapping."""
-        given = value if isinstance(value, dict) else {"any": value}
-        for outcome in given:
-            if outcome not in OUTCOMES:
-                raise WrongValue(
-                    f"{shorten_value(outcome)} is not one of {', '.join(OUTCOMES)}{did_you_mean(outcome, OUTCOMES)}"
-                )
-        return {outcome: self._length.read(one) for outcome, one in sorted(given.items())}
-
-    def show(self, value: dict[str, Span]) -> dict[str, str]:
-        """Return the lengths in words."""
-        return {outcome: str(one) for outcome, one in value.items()}
-
-    def load(self, value: Any) -> Any:
-        """Read PostgreSQL's texts of the intervals."""
-        return None if value is None else {outcome: self._length.load(one) for outcome, one in sorted(value.items())}
-
-    def send(self, value: dict[str, Span]) -> dict[str, str]:
-        """Return texts that PostgreSQL reads as the intervals."""
-        return {outcome: self._length.send(one) for outcome, one in value.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Write many queues, limits, pauses and calendars with one statement each, and the entries that declare them."""
+"""Write many queues, limits, pauses and calendars with a few statements each, and the entries that declare them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ def set_rows(conn: Connection[Any], what: str, given: Sequence[dict[str, Any]]) 
 
 
 def set_calendars(conn: Connection[Any], given: Sequence[dict[str, Any]]) -> None:
-    """Make or change calendars: name, description, and `times`, which replace those that there are."""
+    """Make or change calendars: name, description, and `times`, which replace those that there are.
+
+    Times that stay are not written. Raises InputError, and NotPermitted for calendars of other owners.
+    """
     if not given:
         return
     rows(conn, "file_calendars_set", {"rows": Jsonb([{**one, "times": None} for one in given])})
     times = [{"calendar": one["name"], **time} for one in given for time in one["times"]]
-    if times:
-        rows(conn, "file_calendar_times_add", {"rows": Jsonb(times)})
+    values = {"names": [one["name"] for one in given], "rows": Jsonb(times)}
+    rows(conn, "file_calendar_times_remove", values)
+    rows(conn, "file_calendar_times_add", values)
 
 
 def set_retention(conn: Connection[Any], values: dict[str, Any], changed: Collection[str]) -> None:
@@ -40,6 +44,11 @@ def set_retention(conn: Connection[Any], values: dict[str, Any], changed: Collec
         rows(conn, "file_retention_set", {"rows": Jsonb([values])})
     if "keep_audit" in changed:
         rows(conn, "file_retention_audit", {"rows": Jsonb([values])})
+
+
+def set_alerts(conn: Connection[Any], values: dict[str, Any]) -> None:
+    """Set what is watched where a job does not say it."""
+    rows(conn, "file_alerts_set", {"rows": Jsonb([values])})
 
 
 def delete_rows(conn: Connection[Any], what: str, names: Sequence[str]) -> None:

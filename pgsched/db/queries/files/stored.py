@@ -89,13 +89,18 @@ def other_jobs(conn: Connection[Any], names: Iterable[str]) -> list[Row]:
     return rows(conn, "file_fleet", {"names": list(names), "n": MOST_OTHER_JOBS})
 
 
+def users_of_calendars(conn: Connection[Any], calendars: Iterable[str], n: int) -> list[str]:
+    """Return the names of jobs that use these calendars, at most `n`."""
+    return [str(row["name"]) for row in rows(conn, "file_users", {"calendars": list(calendars), "n": n})]
+
+
 def stored_settings(conn: Connection[Any]) -> list[Row]:
     """Return the settings that the caller may read: (what, name, declared_by, row as JSON)."""
     found = rows(conn, "file_settings")
     readable = first_row(conn, "file_readable")
     assert readable is not None
-    found += rows(conn, "file_calendars") if readable["calendars"] else []
-    return found + (rows(conn, "file_retention") if readable["retention"] else [])
+    statements = {"calendars": "file_calendars", "retention": "file_retention", "alerts": "file_alerts"}
+    return found + [row for what, name in statements.items() if readable[what] for row in rows(conn, name)]
 
 
 def job_errors(conn: Connection[Any], jobs: list[dict[str, Any]]) -> list[Row]:

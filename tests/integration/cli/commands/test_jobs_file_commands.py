@@ -66,6 +66,28 @@ def test_a_change_shows_both_values_and_both_slots(pgsched: Command, file: Path)
     assert said[4].startswith("    slots after: ") and said[4].count("03:30") == 5
 
 
+def test_a_changed_calendar_shows_whose_slots_it_moves(pgsched: Command, file: Path) -> None:
+    text = ('jobs: {n: {task: t, schedule: "0 9 * * *", calendar: office}}\n'
+            'calendars: {office: {times: [{from_time: "%s", until_time: "24:00"}]}}\n')  # fmt: skip
+    file.write_text(text % "18:00")
+    assert pgsched("apply", str(file), "--yes").out == f"{file} (owner default): added 2\n"
+    file.write_text(text % "08:30")
+    lines = pgsched("plan", str(file)).out.splitlines()
+    assert lines[0] == "~ calendar office" and lines[1].startswith("    times: ")
+    assert lines[2] == "    moves slots of job n"
+    assert (lines[3].count("09:00"), lines[3].count("(skipped)")) == (5, 0)
+    assert (lines[4].count("09:00"), lines[4].count("(skipped)")) == (5, 5)
+    (change,) = pgsched("plan", str(file), "--json").json["changes"]
+    (moved,) = change["moved_jobs"]
+    assert moved["name"] == "n" and moved["slots"]["skipped"] == {"old": [], "new": moved["slots"]["new"]}
+    file.write_text(text % "08:30" + "alerts: {alert_to: [mail], dead_runs: 20}\n")
+    assert pgsched("apply", str(file), "--yes").out == f"{file} (owner default): changed 2\n"
+    assert pgsched("alerts", "defaults", "--json").json["dead_runs"] == 20
+    pgsched("alerts", "defaults", "--dead-runs", "30")
+    drift = pgsched("apply", str(file), "--check")
+    assert (drift.code, drift.out) == (2, "~ alerts\n    dead_runs: 30 -> 20\n")
+
+
 def test_prune_and_what_is_left(pgsched: Command, file: Path) -> None:
     pgsched("apply", str(file), "--yes")
     file.write_text("owner: ops\njobs: {}\n")
@@ -119,10 +141,8 @@ def test_collisions_are_a_map_of_80_columns(pgsched: Command, tmp_path: Path, mo
     assert lines[begin + 1] == "    " + "".join(f" {hour:02}" for hour in range(24))
     cells = lines[begin + 3]
     assert cells[4:].split() == [".", ".", "++", *["."] * 21]
-    assert (
-        "120 starts: n0, n1, n10, n100, n101 and 115 more; jitter of 30m would leave about 4 a minute"
-        in lines[begin + 10]
-    )
+    busy = "120 starts: n0, n1, n2, n3, n4 and 115 more; jitter of 30m would leave about 4 a minute"
+    assert busy in lines[lines.index("busiest minutes:") + 1]
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     shown = pgsched("plan", file.name).out
@@ -134,7 +154,12 @@ def test_collisions_are_a_map_of_80_columns(pgsched: Command, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("text", "problem"),
     [("jobs: {n: {task: t, shedule: x}}", "{file}:1: jobs.n.shedule: there is no such column; did you mean schedule?"),
-     ("jobs: [", "{file}:2: is not YAML: "), (None, "{file}: cannot be read: No such file or directory")],
+     ("jobs: [", "{file}:2: is not YAML: "), (None, "{file}: cannot be read: No such file or directory"),
+     ("x-a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+         f"x-{name}: &{name} [{', '.join([f'*{one}'] * 10)}]\n" for one, name in zip("abcdef", "bcdefg", strict=True)),
+      "{file}:7: the file has more than 2,000,000 values"),
+     ("jobs: {n: " + "[" * 5000, "{file}:1: jobs.n[0]: is nested more than 250 deep"),
+     ("#" * (16 * 2**20 + 1), "{file}: has more than 16 MiB")],
 )  # fmt: skip
 def test_bad_input_gives_one_line(pgsched: Command, tmp_path: Path, text: str | None, problem: str) -> None:
     file = tmp_path / "jobs.yaml"
@@ -160,6 +185,35 @@ def test_standard_input_is_read_and_export_is_written(
     assert pgsched("plan", "-", "--format", "toml", "--owner", "ops").out == "- (owner ops): nothing to change\n"
     assert pgsched("export", "--owner", "nobody").code == 8
     assert pgsched("export", "--format", "ini").err == 'error: format: "ini" is not one of yaml, toml\n'
+
+
+def test_a_toml_file_is_planned_applied_and_checked(pgsched: Command, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.toml"
+    file.write_text("""owner = "ops"
+[jobs.nightly]
+task = "report"
+schedule = "0 2 * * *"
+excluded_dates = [2027-12-24]
+[[calendars.office.times]]
+from_time = 18:00:00
+until_time = "24:00"
+[alerts]
+finish_by = "12 hours"
+""")
+    assert pgsched("plan", str(file)).out.splitlines()[-1] == f"{file} (owner ops): 2 to add, 1 to change"
+    assert pgsched("apply", str(file), "--yes").out == f"{file} (owner ops): added 2, changed 1\n"
+    assert pgsched("apply", str(file), "--check").code == 0
+    file.write_text(file.read_text().replace("0 2", "0 3") + "[jobs.other]\n")
+    said = pgsched("apply", str(file), "--check")
+    assert (said.code, said.err) == (2, f"error: {file}:11: jobs.other: task: must be given\n")
+
+
+def test_a_file_of_ten_megabytes_is_applied(pgsched: Command, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs:\n" + "".join(f"  n{n}: {{task: t, description: {'x' * 65_000}}}\n" for n in range(160)))
+    assert file.stat().st_size > 10_000_000
+    assert pgsched("apply", str(file), "--yes").out == f"{file} (owner default): added 160\n"
+    assert pgsched("apply", str(file), "--check").code == 0
 
 
 def test_names_cannot_control_a_terminal(pgsched: Command, tmp_path: Path) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.jobs_file.difference import Action, Difference
+from pgsched.core.jobs_file.difference import Action
 from pgsched.core.jobs_file.model.entries import JobsFile
-from pgsched.db.connection.connect import Connection, connect
+from pgsched.db.connection.connect import connect
 from pgsched.db.queries.jobs import jobs
 from pgsched.errors import InputError, LockTimeout, NotOwned, PgschedError
 from pgsched.services.jobs_file import applying
 from pgsched.services.jobs_file.planning import Options, plan
 from tests.support.db.setting import cut
+from tests.support.files.applies import actions, apply, column
 from tests.support.files.jobs_files import file_of
 from tests.support.waiting import wait_until
 
@@ -24,43 +25,36 @@ pytestmark = pytest.mark.pg14
 OPS = Options(owner="ops")
 EXAMPLE = """
 jobs:
-  load: {task: load, schedule: "0 1 * * *", timezone: Europe/Berlin}
+  load: {task: load, schedule: "0 1 * * *; 0 13 * * 1-5", timezone: Europe/Berlin}
   nightly: {kind: shell, task: ./report.sh, schedule: "0 2 * * *", after: [load], timeout: 90s, tags: [a, b],
             keep: {dead: 90 days}, excluded_dates: ["2026-12-24..2026-12-26: Christmas"], calendar: holidays}
-  once: {task: once, run_at: 2090-01-01 00:00Z}
+  once: {task: once, run_at: 2090-01-01 00:00Z, alert_to: [ops], ping_url: "https://example.com/p"}
 queues: {mail: {max_depth: 1000, rate: 100/m}}
 limits: {customer: {concurrency: 2}}
 pauses: [{what: queue, name: mail, reason: migration}]
 calendars: {holidays: {times: [{from: 2026-12-25}, {weekdays: [sat, sun]}]}}
 retention: {keep: {any: 9 days}, keep_audit: 2 years}
+alerts: {finish_by: 12 hours, alert_to: [mail], dead_runs: 20}
 """
-
-
-def apply(conn: Connection[Any], text: str, **options: Any) -> Difference:
-    return applying.apply(conn, file_of(text), Options(**{"owner": "ops"} | options))
-
-
-def actions(found: Difference) -> list[str]:
-    return [f"{one.action} {one.key[1]}" for one in found.changes]
-
-
-def column(db: psycopg.Connection[Any], query: str) -> list[Any]:
-    return [row[0] for row in db.execute(query.encode())]
 
 
 def test_everything_is_made_and_a_second_apply_changes_nothing(db: psycopg.Connection[Any]) -> None:
     assert actions(apply(db, EXAMPLE)) == ["add load", "add nightly", "add once", "add mail", "add customer",
-                                           "add queue mail", "add holidays", "change everything"]  # fmt: skip
+                                           "add queue mail", "add holidays", "change everything",
+                                           "change everything"]  # fmt: skip
     job = jobs.show_job(db, "nightly")
     (load,) = column(db, "SELECT id FROM pgsched.jobs WHERE name = 'load'")
     assert (job["after_jobs"], job["tags"], job["calendar"], job["kind"]) == ([load], ["a", "b"], "holidays", "shell")
     assert job["excluded"] == [["2026-12-24", "2026-12-26", "Christmas"]]
     assert column(db, "SELECT what || ' ' || name FROM pgsched.file_entries WHERE owner = 'ops' ORDER BY 1") == [
-        "calendar holidays", "job load", "job nightly", "job once", "limit customer", "pause queue mail", "queue mail",
-        "retention everything"]  # fmt: skip
+        "alerts everything", "calendar holidays", "job load", "job nightly", "job once", "limit customer",
+        "pause queue mail", "queue mail", "retention everything"]  # fmt: skip
     assert column(db, "SELECT keep ->> 'any' FROM pgsched.retention") == ["9 days"]
+    assert db.execute("SELECT finish_by::text, alert_to, dead_runs FROM pgsched.alert_defaults").fetchall() == [
+        ("12:00:00", ["mail"], 20)]  # fmt: skip
     rows = "SELECT xmin::text FROM pgsched.{} ORDER BY 1"
-    tables = ("jobs", "queues", "limits", "pauses", "calendars", "calendar_times", "retention", "file_owners")
+    tables = ("jobs", "queues", "limits", "pauses", "calendars", "calendar_times", "retention", "alert_defaults",
+              "file_owners")  # fmt: skip
     before = [column(db, rows.format(table)) for table in tables]
     assert apply(db, EXAMPLE, prune=True).changes == ()
     assert [column(db, rows.format(table)) for table in tables] == before
@@ -78,15 +72,16 @@ calendars: {holidays: {description: shut, times: [{weekdays: [sun]}]}}
 """
     first = apply(db, changed)
     assert actions(first) == ["change load", "change nightly", "change mail", "change holidays"]
-    assert [name for _, name in first.left] == ["once", "customer", "queue mail", "everything"]
+    assert [name for _, name in first.left] == ["once", "customer", "queue mail", "everything", "everything"]
     job = jobs.show_job(db, "nightly")
     assert (job["after_jobs"], job["tags"], job["calendar"], job["timeout"]) == (None, None, None, None)
     assert job["excluded"] == [["2026-12-25", "2026-12-25", None]]
     assert column(db, "SELECT weekdays FROM pgsched.calendar_times") == [[0]]
     assert actions(apply(db, changed, prune=True)) == [
-        "remove once", "remove customer", "remove queue mail", "remove everything"]  # fmt: skip
+        "remove once", "remove customer", "remove queue mail", "remove everything", "remove everything"]  # fmt: skip
     assert column(db, "SELECT name FROM pgsched.jobs ORDER BY 1") == ["by hand", "load", "nightly"]
     assert column(db, "SELECT keep_audit::text FROM pgsched.retention") == ["400 days"]
+    assert column(db, "SELECT num_nonnulls(finish_by, alert_to, dead_runs) FROM pgsched.alert_defaults") == [0]
     assert column(db, "SELECT count(*) FROM pgsched.file_entries") == [4]
     assert apply(db, changed, prune=True).changes == ()
     assert actions(apply(db, "jobs: {}", prune=True)) == [

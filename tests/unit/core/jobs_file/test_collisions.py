@@ -81,6 +81,44 @@ def test_excluded_dates_and_ends_count() -> None:
     assert collide(jobs, NOW).starts == 5 + 2
 
 
+WEEKEND = [("c", None, None, (0, 6), None, None, None)]
+
+
+def test_shared_calendars_exclude_and_shift() -> None:
+    def starts(schedule: str, times: list[Any], on_excluded: str = "skip") -> int:
+        one = job("a", schedule, calendar="c", calendar_times=times, on_excluded=on_excluded, shifts=None)
+        return collide([one], NOW).starts
+
+    assert starts("0 2 * * *", WEEKEND) == 5
+    assert starts("0 2 * * 6", WEEKEND, "next_business_day") == starts("0 2 * * 6", WEEKEND, "previous") == 1
+    assert starts("0 2 * * *", WEEKEND, "next_business_day") == 5
+    nights = [("c", None, None, None, "18:00:00", "24:00:00", None), *WEEKEND]
+    assert starts("*/10 * * * *", nights) == starts("*/10 * * * *", nights, "previous") == 5 * 18 * 6
+    found = collide([job("a", "* * * * *", calendar_times=WEEKEND, ends_at=BEGIN + timedelta(days=5))], NOW)
+    assert found.starts == 3 * 24 * 60 + 1  # until the end, which is a slot too
+    assert max(found.peaks[14:62]) == 0
+
+
+def test_beyond_a_limit_calendars_shift_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    more: dict[str, Any] = {"calendar": "c", "calendar_times": WEEKEND, "on_excluded": "next_business_day"}
+    jobs = [job(f"n{n}", f"{n} 2 * * 6", **more) for n in range(5)]
+    assert collide(jobs, NOW).starts == 5
+    monkeypatch.setattr(collisions, "MOST_SHIFTED", 2)
+    assert collide(jobs, NOW).starts == 2
+
+
+def test_several_expressions_are_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [job("a", "0 2 * * *; 0 14 * * *"), job("b", "*/5 8-17 * * *; */30 * * * *")]
+    exact, found = counted(jobs), collide(jobs, NOW)
+    assert found.starts == sum(exact.values())
+    assert [one.starts for one in found.busiest] == sorted(exact.values(), reverse=True)[:5]
+    monkeypatch.setattr(collisions, "MOST_FREQUENT", 7)
+    assert collide(jobs, NOW).left_out == 1
+    monkeypatch.undo()
+    seconds = "*/2 * * * * *; */3 * * * * *; */5 * * * * *"
+    assert collide([job("a", seconds)], NOW).starts > 7 * 24 * 3600 // 2
+
+
 def test_the_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collisions, "MOST_SLOTS", 20)
     monkeypatch.setattr(collisions, "MOST_FREQUENT", 1)

@@ -11,6 +11,7 @@ import pytest
 from pgsched.core.jobs_file.difference import Action, Difference, compare, shown_columns
 from pgsched.core.jobs_file.model.columns import What
 from pgsched.core.jobs_file.model.entries import Key, State
+from pgsched.core.jobs_file.model.spans import read_span
 from pgsched.errors import InputError
 from tests.support.files.jobs_files import NOW, file_of, state_of
 
@@ -126,6 +127,23 @@ def test_retention_with_its_defaults_belongs_to_nobody() -> None:
     assert (change.action, shown_columns(change)) == (
         Action.REMOVE, {"keep": ({"any": "3 days"}, {"any": "7 days"}), "archive": (True, False)})  # fmt: skip
     assert difference("jobs: {}", stored("retention: {}"), prune=True).changes == ()
+
+
+def test_the_defaults_of_alerts_are_one_object() -> None:
+    defaults, key = stored("alerts: {}", None), (What.ALERTS, "everything")
+    (change,) = difference("alerts: {finish_by: 12 hours, dead_runs: 20}", defaults).changes
+    assert (change.action, change.key, change.adopts) == (Action.CHANGE, key, True)
+    assert shown_columns(change) == {"finish_by": (None, "12 hours"), "dead_runs": (None, 20)}
+    changed = stored("alerts: {alert_to: [mail]}", None)
+    assert actions(difference("alerts: {dead_runs: 20}", changed)) == [("refuse", "alerts", "everything")]
+    owned = stored("alerts: {alert_to: [mail], dead_runs: 20, dead_runs_within: 5m}")
+    (change,) = difference("alerts: {dead_runs: 21}", owned).changes
+    assert shown_columns(change) == {
+        "alert_to": (["mail"], None), "dead_runs": (20, 21), "dead_runs_within": ("5 minutes", "1 hour")}  # fmt: skip
+    assert difference("jobs: {}", owned).left == (key,)
+    (change,) = difference("jobs: {}", owned, prune=True).changes
+    assert (change.action, [one.new for one in change.columns]) == (Action.REMOVE, [None, None, read_span("1 hour")])
+    assert difference("jobs: {}", stored("alerts: {}"), prune=True).changes == ()
 
 
 def test_entries_whose_objects_are_gone_are_forgotten_with_prune() -> None:

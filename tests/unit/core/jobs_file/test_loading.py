@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -34,9 +34,9 @@ limits: {customer: {concurrency: 2}}
 pauses: [{what: queue, name: mail, reason: migration}, {what: all}]
 calendars:
   holidays: {times: [{from: 2026-12-25, until: 2026-12-26, reason: Christmas}, {weekdays: [Saturday, 0]},
-                     {from_time: "00:00", until_time: "06:30"}]}
+                     {from_time: "00:00", until_time: "06:30"}, {from_time: 18:00, until_time: "24:00"}]}
 retention: {keep: {any: 9 days}}
-alerts: {}
+alerts: {alert_after_failures: 3, finish_by: 12 hours, expect_every: 0, alert_to: [mail, on-call], dead_runs: 20}
 """
 
 
@@ -45,7 +45,7 @@ def test_every_section_is_read() -> None:
     assert file.owner == "ops"
     assert [f"{what} {name}" for what, name in file.entries] == [
         "job load", "job nightly", "queue mail", "limit customer", "pause queue mail", "pause all", "calendar holidays",
-        "retention everything"]  # fmt: skip
+        "retention everything", "alerts everything"]  # fmt: skip
     job = file.entries[What.JOB, "nightly"]
     assert job.values["args"].value == {"env": {"A": "1"}}
     assert job.values["after"] == ("load",)
@@ -64,10 +64,16 @@ def test_every_section_is_read() -> None:
     queue = file.entries[What.QUEUE, "mail"].values
     assert (queue["rate"], queue["rate_period"], queue["rate_burst"]) == (100, read_span("1 minute"), 5)
     assert file.entries[What.CALENDAR, "holidays"].values["times"] == (
-        CalendarTime(None, None, None, time(0), time(6, 30), None),
+        CalendarTime(None, None, None, "00:00:00", "06:30:00", None),
+        CalendarTime(None, None, None, "18:00:00", "24:00:00", None),
         CalendarTime(None, None, (0, 6), None, None, None),
         CalendarTime(date(2026, 12, 25), date(2026, 12, 26), None, None, None, "Christmas"),
     )
+    alerts = file.entries[What.ALERTS, "everything"].values
+    assert (alerts["finish_by"], alerts["expect_every"], alerts["max_lateness"]) == (
+        read_span("12 hours"), read_span("0"), None)  # fmt: skip
+    assert (alerts["alert_to"], alerts["dead_runs"], alerts["dead_runs_within"]) == (
+        ("mail", "on-call"), 20, read_span("1 hour"))  # fmt: skip
 
 
 def test_toml_says_the_same_with_its_own_dates() -> None:
@@ -146,11 +152,24 @@ WRONG = [
     ("calendars: {c: {times: [{from_time: '08:00'}]}}", "from_time and until_time go together"),
     ("calendars: {c: {times: [{form: 2026-01-01}]}}", "did you mean from?"),
     ("retention: {keep_minutes: 5s}", "retention.keep_minutes: 5 seconds is out of range: from 1 hour to 10 years"),
-    ("alerts: {max_lateness: 5s}", "alerts: this version keeps no settings of that kind"),
+    ("calendars: {c: {times: [{from_time: '08:00', until_time: '24:01'}]}}", '"24:01" is not a time of the day'),
+    ("calendars: {c: {times: [{from_time: '24:00', until_time: '24:00'}]}}", "is not later than from_time, 24:00"),
+    ("calendars: {c: {times: [{weekdays: [sun], reason: ''}]}}", "calendars.c.times: must not be empty"),
+    ("calendars: {c: {times: [" + ", ".join(f"{{from_time: '00:{n:02}', until_time: '0{h}:00'}}" for n in range(60)
+                                          for h in (1, 2)) + "]}}", "120 times on weekdays, or of the day, that are"),
+    ("jobs: {n: {task: t, shifts: {}}}", "jobs.n.shifts: there is no such column"),
+    ("jobs: {n: {task: t, resumed_at: 2027-01-01 00:00Z}}", "jobs.n.resumed_at: there is no such column"),
+    ("jobs: {n: {task: t, schedule: '0 2 * * *; @every 5m'}}", "jobs.n.schedule: "),
+    ("jobs: {n: {task: t, alert_to: [Mail]}}", 'jobs.n.alert_to: "Mail" is no name of 1-63 characters a-z'),
+    ("jobs: {n: {task: t, finish_by: 10ms}}", "0.01 seconds is out of range: from 1 second to 10 years, or 0"),
+    ("alerts: {pause_after_failures: 5}", "alerts.pause_after_failures: there is no such column"),
+    ("alerts: {dead_runs: 0}", "alerts.dead_runs: 0 is out of range 1-10000"),
+    ("alerts: {dead_runs_within: 32 days}", "alerts.dead_runs_within: 32 days is out of range"),
+    ("alerts: [mail]", "alerts: expected a mapping"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "problem"), WRONG, ids=[text[:50] for text, _ in WRONG])
+@pytest.mark.parametrize(("text", "problem"), WRONG, ids=[f"{at} {text[:50]}" for at, (text, _) in enumerate(WRONG)])
 def test_what_is_wrong_is_said_in_one_line(text: str, problem: str) -> None:
     with pytest.raises(InputError) as refusal:
         file_of(text)
