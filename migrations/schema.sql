@@ -105,7 +105,7 @@ CREATE TABLE pgsched.audit (
     change jsonb,
     for_user text,
     CONSTRAINT audit_pkey PRIMARY KEY (id),
-    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text, 'task'::text, 'lock'::text, 'names'::text, 'database'::text, 'file'::text]))
+    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text, 'task'::text, 'lock'::text, 'names'::text, 'database'::text, 'calendar'::text, 'file'::text]))
 );
 
 CREATE TABLE pgsched.backfills (
@@ -2400,7 +2400,8 @@ BEGIN
         PERFORM pgsched.pass_over(was, moment, retimed);
         j.decided_until := greatest(was.decided_until, CASE
             WHEN was.schedule IS NOT NULL THEN moment - interval '1 microsecond'
-            WHEN was.run_at <= moment THEN was.run_at END);
+            -- not one that a calendar has shifted to later
+            WHEN was.run_at <= moment AND (retimed OR coalesce(was.next_run_at <= moment, true)) THEN was.run_at END);
     END IF;
     IF retimed THEN
         j.run_at := coalesce(j.run_at, moment);
