@@ -342,6 +342,20 @@ def test_a_calendar_has_a_bounded_number_of_times(db: psycopg.Connection) -> Non
         db.execute(dated, [1])
 
 
+def test_a_calendar_has_a_bounded_number_of_times_on_one_date(db: psycopg.Connection) -> None:
+    make_calendar(db)
+    fill = (
+        "INSERT INTO pgsched.calendar_times (calendar, from_date, until_date, from_time, until_time)"
+        " SELECT 'office', d, d + 2, '10:00', '11:00'"
+        " FROM generate_series(1, %s) n CROSS JOIN LATERAL (SELECT date '2026-01-01' + {} * n::integer AS d) days"
+    )
+    db.execute(fill.format(3).encode(), [1000])
+    db.execute(fill.format(0).encode(), [100])
+    with pytest.raises(psycopg.errors.CheckViolation, match="calendar: a calendar has at most 100 times of the day on"):
+        db.execute(fill.format(0).encode(), [1])
+    assert one(db, "SELECT count(*) FROM pgsched.calendar_times") == 1100
+
+
 def test_a_reset_mark_forgets_which_nominal_slots_were_decided(db: psycopg.Connection) -> None:
     make_calendar(db, {"weekdays": [0, 6]})
     add(db, schedule="0 9 * * *", calendar="office", on_excluded=PREVIOUS)
