@@ -1752,6 +1752,13 @@ BEGIN
                 AND coalesce(t.until_date - t.from_date > 31, true) LIMIT most_repeated + 1) found) > most_repeated) THEN
         PERFORM pgsched.raise_bad_value(format('calendar: a calendar has at most %s times on weekdays, or of the day, that'
             ' are not bound to dates within 31 days', most_repeated), 'calendar_times');
+    ELSIF EXISTS (SELECT FROM (SELECT DISTINCT calendar FROM added WHERE from_time IS NOT NULL) a WHERE most_repeated < (
+            SELECT max(o.n) FROM (
+                SELECT sum(e.step) OVER (ORDER BY e.day, e.step) AS n
+                FROM pgsched.calendar_times t CROSS JOIN LATERAL (VALUES (t.from_date, 1), (t.until_date + 1, -1)) e(day, step)
+                WHERE t.calendar = a.calendar AND t.from_time IS NOT NULL AND t.until_date - t.from_date <= 31) o)) THEN
+        PERFORM pgsched.raise_bad_value(format('calendar: a calendar has at most %s times of the day on one date',
+            most_repeated), 'calendar_times');
     END IF;
     RETURN NULL;
 END $function$;

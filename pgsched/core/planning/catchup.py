@@ -14,21 +14,24 @@ Each slot lies in exactly one stretch. A stretch that does not run becomes one r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import NamedTuple
 
 from pgsched.core.policies import CATCH_UP
-from pgsched.core.schedule.calendar import OPEN, Calendar
+from pgsched.core.schedule.calendar import OPEN, Calendar, Part
 from pgsched.core.schedule.cron import Schedule
+from pgsched.core.schedule.shifted import Shifted
 
 # The most slots on time that one call returns. Further slots stay undecided. The next slot that the call returns then
 # lies in the past, so the caller decides again at once.
 BATCH = 1000
 INSTANT = timedelta(microseconds=1)
-MOST_PARTS = 1000  # excluded stretches, and those between them, that are told apart after an outage
+# Excluded stretches, and those between them, that are told apart after an outage: less than a second of work. Of a
+# schedule whose slots a calendar shifts, each takes milliseconds.
+MOST_PARTS, MOST_SHIFTED_PARTS = 1000, 100
 TOO_MANY = "late, and before more excluded times than are told apart"
 TOO_LATE, OUTSIDE = "start_deadline passed", "outside catch_up_window"
 ONLY_LATEST = "only the latest late slot runs"
@@ -119,11 +122,8 @@ def _decided(schedule: Schedule, span: Stretch, now: datetime, policy: CatchUp, 
     expired = min(_older_than(now, policy.start_deadline, start), end)
     late = min(max(_older_than(now, policy.misfire_after, start), expired), end)
     opens = min(max(_older_than(now, policy.window, start), expired), late)
-    cut = _too_many_parts(calendar, start, end)
-    parts = list(calendar.parts(cut, end))
-    allowed = [(part.after, part.until) for part in parts if part.excluded is None]
-    found = [row for part in parts if part.excluded is not None
-             for row in _one_row(schedule, part.after, part.until, "skipped", part.excluded)]  # fmt: skip
+    cut = _too_many_parts(calendar, start, end, MOST_SHIFTED_PARTS if isinstance(schedule, Shifted) else MOST_PARTS)
+    found, allowed = _excluded(schedule, calendar.parts(cut, end))
     found += _one_row(schedule, start, cut, "missed", TOO_MANY)
     for first, last, reason in ((start, expired, TOO_LATE), (expired, opens, OUTSIDE)):
         for part_start, part_end in _within(allowed, first, last):
@@ -136,12 +136,27 @@ def _decided(schedule: Schedule, span: Stretch, now: datetime, policy: CatchUp, 
     return sorted(found + running, key=lambda decision: decision.scheduled_at)
 
 
-def _too_many_parts(calendar: Calendar, start: datetime, end: datetime) -> datetime:
-    """Return the instant before which excluded times are not told apart: `start`, unless there are very many of them.
+def _excluded(schedule: Schedule, parts: Iterable[Part]) -> tuple[list[Decision], list[Stretch]]:
+    """Return the rows of excluded slots, and the stretches between them. Excluded times without a slot divide none."""
+    found: list[Decision] = []
+    allowed: list[Stretch] = []
+    for part in parts:
+        rows = () if part.excluded is None else _one_row(schedule, part.after, part.until, "skipped", part.excluded)
+        before = len(found)
+        found += rows
+        if len(found) == before and allowed and allowed[-1][1] == part.after:
+            allowed[-1] = (allowed[-1][0], part.until)
+        elif len(found) == before:
+            allowed.append((part.after, part.until))
+    return found, allowed
+
+
+def _too_many_parts(calendar: Calendar, start: datetime, end: datetime, most: int) -> datetime:
+    """Return the instant before which excluded times are not told apart: `start`, unless they make more parts.
 
     Rules that repeat each day would make some rows for each day of an outage.
     """
-    while calendar.rules and next(islice(calendar.parts(start, end), MOST_PARTS, None), None) is not None:
+    while calendar.rules and next(islice(calendar.parts(start, end), most, None), None) is not None:
         start += (end - start) / 2
     return start
 

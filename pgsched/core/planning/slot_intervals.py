@@ -14,12 +14,18 @@ from pgsched.core.schedule.base import Schedule
 from pgsched.core.schedule.shifted import Shifted
 
 INSTANT = timedelta(microseconds=1)
+MOST_REMEMBERED = 4096
+_newest: dict[Schedule, datetime] = {}
 
 
 def previous_slot(schedule: Schedule, mark: datetime, first: datetime) -> datetime | None:
     """Return the slot before `first`, which is the first one after `mark`: mostly the mark itself."""
     if not isinstance(schedule, Shifted):
-        return mark if schedule.after(mark - INSTANT) == mark else schedule.before(first)
+        is_slot = _newest.get(schedule) == mark or schedule.after(mark - INSTANT) == mark
+        if len(_newest) >= MOST_REMEMBERED:
+            _newest.clear()
+        _newest[schedule] = first  # the next mark, mostly: a leader need not compute it again
+        return mark if is_slot else schedule.before(first)
     sequence = replace(schedule, decided=None)
     if sequence.after(mark - INSTANT) == mark and sequence.after(mark) == first:
         return mark

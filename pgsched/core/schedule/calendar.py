@@ -61,6 +61,7 @@ class Calendar:
     `days`: the same as dates, each as (first, last, reason).
     `rules`: those that name weekdays or parts of days.
     `ending`: words that each reason ends with.
+    `memory`: what others have computed of its days.
     """
 
     stretches: tuple[tuple[datetime, datetime, str], ...] = ()
@@ -68,6 +69,7 @@ class Calendar:
     days: tuple[tuple[date, date, str], ...] = field(default=(), compare=False)
     tz: ZoneInfo | None = field(default=None, compare=False)
     ending: str = ""
+    memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     _windows: dict[date, tuple[Window, ...]] = field(default_factory=dict, compare=False, repr=False)
     _found_by_day: dict[date | None, list[int]] = field(default_factory=dict, compare=False, repr=False)
 

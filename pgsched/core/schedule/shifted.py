@@ -21,7 +21,7 @@ from datetime import date, datetime, timedelta
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.base import Schedule, to_utc
 from pgsched.core.schedule.decided_times import DecidedTimes
-from pgsched.core.schedule.shifting_days import LOOK_AROUND, ShiftingDays
+from pgsched.core.schedule.shifting_days import LOOK_AROUND, ShiftingDays, midnight_of_even_day
 from pgsched.core.schedule.wall_times import WHOLE_DAY, WHOLE_DAY_US, Walls, intersect, on_day, since_midnight, subtract
 
 DAY, INSTANT = timedelta(days=1), timedelta(microseconds=1)
@@ -104,9 +104,9 @@ class Shifted(Schedule):
     def _of_day(self, day: date, instant: datetime) -> Iterator[Shift]:
         """Yield slots of a day after an instant, the first of all among them."""
         excluded, moved = self.days.excluded(day), set(self.moved_by_gaps(day))
-        in_place = self.days.stuck(day, excluded) if self.days.step else excluded
-        for part in (subtract(WHOLE_DAY, excluded), in_place):
-            yield from ((nominal, nominal) for nominal in self._firsts(day, part, moved, instant))
+        in_place = self.days.stuck_excluded(day) if self.days.step else excluded
+        for walls in (subtract(WHOLE_DAY, excluded), in_place):
+            yield from ((nominal, nominal) for nominal in self._firsts(day, walls, moved, instant))
         if not self.days.step:
             return
         later = [(self.days.reached(day, instant), WHOLE_DAY_US)]
@@ -127,20 +127,35 @@ class Shifted(Schedule):
     def _firsts(
         self, day: date, walls: Walls, moved: Container[datetime], instant: datetime | None = None
     ) -> Iterator[datetime]:
-        """Yield the first undecided nominal slot of each part of a day, after an instant if one is given.
+        """Yield undecided nominal slots in parts of a day, after an instant if one is given: the first one of all.
 
-        Slots in `moved` are left out.
+        Where clocks change on that day, the first one of each part. Slots in `moved` are left out.
         """
-        for part in walls:
-            for begins, ends in zones.instants_between(self.days.tz, on_day(day, part[0]), on_day(day, part[1])):
-                since = begins - INSTANT if instant is None else max(begins - INSTANT, instant)
-                nominal = self.nominal.after(since) if since < ends else None
-                while nominal is not None and nominal < ends:
-                    decided = None if self.decided is None else self.decided.skip(nominal)
-                    if decided is None and nominal not in moved:
-                        yield nominal
-                        break
-                    nominal = self.nominal.after(decided or nominal)
+        midnight = midnight_of_even_day(self.days.tz, day)
+        asked = following = None  # the first nominal slot after `asked`, once it is known
+        for begins, ends in self._instants(day, walls, midnight):
+            since = begins - INSTANT if instant is None else max(begins - INSTANT, instant)
+            if since >= ends:
+                continue
+            if asked is None or since < asked or (following is not None and following <= since):
+                asked, following = since, self.nominal.after(since)
+            while following is not None and following < ends:
+                decided = None if self.decided is None else self.decided.skip(following)
+                if decided is None and following not in moved:
+                    yield following
+                    if midnight is not None:
+                        return
+                    break
+                asked = decided or following
+                following = self.nominal.after(asked)
+
+    def _instants(self, day: date, walls: Walls, midnight: datetime | None) -> Iterator[tuple[datetime, datetime]]:
+        """Yield the instants of parts of a day. `midnight`: when the day begins; None: clocks change on it."""
+        for begin, end in walls:
+            if midnight is not None:
+                yield midnight + begin * INSTANT, midnight + end * INSTANT
+            else:
+                yield from zones.instants_between(self.days.tz, on_day(day, begin), on_day(day, end))
 
     def moved_by_gaps(self, day: date) -> Iterator[datetime]:
         """Yield the excluded slots near a day that a gap has moved from the wall clock that names them."""

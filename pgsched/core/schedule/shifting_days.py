@@ -5,15 +5,19 @@ Parts of days are wall clocks. A wall clock in a gap stands for the end of the g
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.calendar import Calendar
-from pgsched.core.schedule.wall_times import WHOLE_DAY_US, Walls, intersect, join, subtract
+from pgsched.core.schedule.wall_times import WHOLE_DAY_US, Walls, intersect, join, on_day, subtract
 
 DAY, MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
+MOST_REMEMBERED = 1000
 LOOK_AROUND = 31  # days by which a slot is shifted at most
 # What becomes of a slot at an excluded time (jobs.on_excluded), as days by which it moves at a time.
 STEPS = {"skip": 0, "next_business_day": 1, "previous": -1}
@@ -32,10 +36,15 @@ class ShiftingDays:
 
     def excluded(self, day: date) -> Walls:
         """Return the excluded parts of a day."""
-        return join((window.begins, window.ends) for window in self.calendar.windows(day))
+        return self._remembered(
+            ("excluded", day), lambda: join((window.begins, window.ends) for window in self.calendar.windows(day))
+        )
 
     def closed(self, day: date) -> Walls:
         """Return the parts of a day to which no slot can move."""
+        return self._remembered(("closed", day), lambda: self._closed(day))
+
+    def _closed(self, day: date) -> Walls:
         found = self.excluded(day)
         for change in zones.gaps_of_year(self.tz, day.year):
             if change.before.date() <= day <= change.after.date():
@@ -52,6 +61,21 @@ class ShiftingDays:
             walls = intersect(walls, self.closed(day + n * self.step * DAY))
         return walls
 
+    def stuck_excluded(self, day: date) -> Walls:
+        """Return the excluded parts of a day whose slots stay there, and are skipped."""
+        return self._remembered(("stuck", day, self.step), lambda: self.stuck(day, self.excluded(day)))
+
+    def _remembered(self, key: tuple[Any, ...], compute: Callable[[], Walls]) -> Walls:
+        """Return what was computed of a day before, for any schedule of this calendar."""
+        memory = self.calendar.memory
+        found: Walls | None = memory.get(key)
+        if found is None:
+            found = compute()
+            if len(memory) >= MOST_REMEMBERED:
+                memory.clear()
+            memory[key] = found
+        return found
+
     def reached(self, day: date, instant: datetime) -> int:
         """Return how much of a day has been reached by an instant, in microseconds since midnight."""
         return min(max(since(day, zones.last_wall_reached(self.tz, instant)) + 1, 0), WHOLE_DAY_US)
@@ -59,6 +83,13 @@ class ShiftingDays:
     def day_of(self, instant: datetime) -> date:
         """Return the date of an instant in the zone."""
         return zones.wall_clock_at(self.tz, instant).date()
+
+
+@lru_cache(maxsize=4096)
+def midnight_of_even_day(tz: ZoneInfo, day: date) -> datetime | None:
+    """Return the instant at which a day of 24 hours begins; None for a day on which clocks change."""
+    found = zones.instants_between(tz, on_day(day, 0), on_day(day, WHOLE_DAY_US))
+    return found[0][0] if len(found) == 1 and found[0][1] - found[0][0] == DAY else None
 
 
 def since(day: date, naive: datetime) -> int:

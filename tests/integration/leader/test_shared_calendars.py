@@ -18,21 +18,13 @@ from pgsched.leader.duties import calendars as calendars_duty
 from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.leading import lead as lead_loop
 from tests.support.db.passing import add, job, keep_next_slots, lead, runs
-from tests.support.db.setting import Open
+from tests.support.db.setting import Open, make_calendar
 from tests.support.fleet import one
 from tests.support.waiting import wait_until
 
 DAY = timedelta(days=1)
 BERLIN = "Europe/Berlin"
 NEXT, PREVIOUS = "next_business_day", "previous"
-TIME = "INSERT INTO pgsched.calendar_times (calendar, from_date, until_date, weekdays, from_time, until_time, reason)"
-
-
-def make_calendar(db: psycopg.Connection, *rows: dict[str, Any], name: str = "office") -> None:
-    db.execute("INSERT INTO pgsched.calendars (name) VALUES (%s) ON CONFLICT DO NOTHING", [name])
-    for row in rows:
-        columns = ("from_date", "until_date", "weekdays", "from_time", "until_time", "reason")
-        db.execute(f"{TIME} VALUES (%s, %s, %s, %s, %s, %s, %s)".encode(), [name, *(row.get(one) for one in columns)])
 
 
 def at(days: int, hour: int = 9) -> datetime:
@@ -284,62 +276,6 @@ def test_sql_and_the_program_exclude_the_same_instants_in_the_same_words(db: psy
                           " unnest(%s::timestamp[]) WITH ORDINALITY w(wall, n)", [walls]).fetchone()  # fmt: skip
         assert said is not None
         assert said[0] == [calendar.excluded(instant) for instant in instants]
-
-
-# ---- what the database refuses
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({}, "from_date: expected dates, weekdays or times of the day"),
-        ({"from_date": "infinity"}, "from_date: infinity is not a date between 1970 and 9000"),
-        ({"until_date": "2026-01-01"}, "from_date: must not be null beside until_date"),
-        ({"from_date": "2026-01-02", "until_date": "2026-01-01"}, "until_date: 2026-01-01 is earlier than from_da"),
-        ({"weekdays": [7]}, "weekdays: expected numbers from 0 (Sunday) to 6"),
-        ({"weekdays": []}, "weekdays: expected numbers from 0 (Sunday) to 6"),
-        ({"from_time": "10:00"}, "from_time: from_time and until_time belong together"),
-        ({"from_time": "10:00", "until_time": "10:00"}, "until_time: 10:00:00 is not later than from_time, 10:00:00"),
-        ({"weekdays": [1], "reason": ""}, "reason: must not be empty"),
-    ],
-)  # fmt: skip
-def test_a_bad_time_is_refused_with_its_field(db: psycopg.Connection, row: dict[str, Any], message: str) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation) as refusal:
-        make_calendar(db, row)
-    assert (refusal.value.diag.message_primary or "").startswith(message)
-    assert refusal.value.diag.column_name == message.split(":", maxsplit=1)[0]
-
-
-def test_a_job_names_a_calendar_that_exists(db: psycopg.Connection) -> None:
-    make_calendar(db, name="holidays")
-    with pytest.raises(
-        psycopg.errors.CheckViolation, match='calendar: there is no calendar named "holiday"; did you mean holidays'
-    ):
-        add(db, schedule="@daily", calendar="holiday")
-    with pytest.raises(psycopg.errors.CheckViolation, match='on_excluded: "next" is not one of skip'):
-        add(db, schedule="@daily", calendar="holidays", on_excluded="next")
-    add(db, schedule="@daily", calendar="holidays")
-    with pytest.raises(psycopg.errors.ForeignKeyViolation):
-        db.execute("DELETE FROM pgsched.calendars")
-    with pytest.raises(psycopg.errors.CheckViolation, match="calendar: jobs use it: a"):
-        db.execute("SELECT pgsched.delete_calendar('holidays')")
-    db.execute("UPDATE pgsched.calendars SET name = 'days'")
-    assert job(db)["calendar"] == "days"
-
-
-def test_a_calendar_has_a_bounded_number_of_times(db: psycopg.Connection) -> None:
-    make_calendar(db)
-    fill = "INSERT INTO pgsched.calendar_times (calendar, {}) SELECT 'office', {} FROM generate_series(1, %s) n"
-    repeated = fill.format("weekdays", "'{1}'::integer[]").encode()
-    db.execute(repeated, [100])
-    with pytest.raises(psycopg.errors.CheckViolation, match="at most 100 times on weekdays"):
-        db.execute(repeated, [1])
-    dated = fill.format(
-        "from_date, until_date", "date '2026-01-01' + n::integer, date '2026-01-01' + n::integer"
-    ).encode()
-    db.execute(dated, [4900])
-    with pytest.raises(psycopg.errors.CheckViolation, match="at most 5000 times"):
-        db.execute(dated, [1])
 
 
 def test_a_reset_mark_forgets_which_nominal_slots_were_decided(db: psycopg.Connection) -> None:

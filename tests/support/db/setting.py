@@ -24,6 +24,9 @@ from tests.support.waiting import wait_until
 Open = Callable[..., psycopg.Connection]
 ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"  # in ms
 CLAIMS = ("claim", "claim_start")  # the statements that claim from the cursor on, and from the start of the queue
+CALENDAR_TIME = (
+    "INSERT INTO pgsched.calendar_times (calendar, from_date, until_date, weekdays, from_time, until_time, reason)"
+)
 KINDS: dict[str, Any] = {"kinds": ["command", "shell", "sql"], "tasks": ["t"], "named": False}
 
 
@@ -66,6 +69,16 @@ def add_jobs(db: psycopg.Connection, count: int, seconds: int, task: str = "t", 
             [task, *given.values(), count],
         )
         put_back(db, seconds)
+
+
+def make_calendar(db: psycopg.Connection, *rows: dict[str, Any], name: str = "office") -> None:
+    """Make a calendar unless it exists, and add times to it (columns of calendar_times)."""
+    db.execute("INSERT INTO pgsched.calendars (name) VALUES (%s) ON CONFLICT DO NOTHING", [name])
+    for row in rows:
+        columns = ("from_date", "until_date", "weekdays", "from_time", "until_time", "reason")
+        db.execute(
+            f"{CALENDAR_TIME} VALUES (%s, %s, %s, %s, %s, %s, %s)".encode(), [name, *(row.get(one) for one in columns)]
+        )
 
 
 def put_back(db: psycopg.Connection, seconds: int) -> None:

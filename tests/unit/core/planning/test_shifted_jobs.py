@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pgsched.core.planning.catchup import TOO_MANY
 from pgsched.core.planning.intervals import CoveredSlots
 from pgsched.core.planning.job_schedule import job_calendar, job_schedule, whole_schedule
 from pgsched.core.planning.overtaken import OVERTAKEN
@@ -253,6 +254,28 @@ def test_an_excluded_part_of_a_day_has_one_row_however_long_the_outage_was() -> 
     assert (first.state, first.reason) == ("missed", "late, and before more excluded times than are told apart")
     assert sum(row.state == "queued" for row in decided.rows) == 1
     assert sum(row.covers_count or 1 for row in decided.rows[1:]) + (first.covers_count or 0) > 0
+
+
+def test_excluded_times_without_a_slot_divide_no_late_slots() -> None:
+    nights = Times(begins=time(0), ends=time(6))
+    job = a_job(utc("2026-07-06"), schedule="0 9 * * *", catch_up="latest", calendar_times=rows_of([nights]))
+    (row,) = decide_job(job | {"now": utc("2026-07-10 12:00")}).rows
+    assert (row.slot, row.covers_count, row.reason) == (utc("2026-07-10 07:00"), 5, "late, runs once for 5 slots")
+    shifted = job | {"on_excluded": "next_business_day", "calendar_times": rows_of([nights, WEEKEND])}
+    (row,) = decide_job(shifted | {"now": utc("2026-07-14 12:00")}).rows
+    assert (row.slot, row.covers_count, row.interval_start) == (utc("2026-07-14 07:00"), 7, utc("2026-07-03 07:00"))
+
+
+@pytest.mark.parametrize("on_excluded", ["next_business_day", "previous"])
+def test_of_shifted_slots_few_excluded_times_are_told_apart_after_an_outage(on_excluded: str) -> None:
+    """Each of them takes milliseconds. Slots of these nights stay: each night is excluded."""
+    nights = Times(begins=time(22), ends=time(23, 59))
+    job = a_job(utc("2025-01-01"), schedule="0 * * * *", catch_up="latest", on_excluded=on_excluded,
+                calendar_times=rows_of([nights]))  # fmt: skip
+    decided = decide_job(job | {"now": utc("2026-01-01")})
+    assert len(decided.rows) <= 101
+    assert (decided.rows[0].state, decided.rows[0].reason) == ("missed", TOO_MANY)
+    assert {row.state for row in decided.rows[1:]} == {"missed", "skipped", "queued"}
 
 
 # ---- intervals
