@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.support.importing.slots import NOW
 
 from pgsched.importers.apscheduler.jobs import Row, import_rows
 from pgsched.importers.imported import ImportedJob, Reason
 from pgsched.importers.jobs_text import write_jobs_file
+from tests.support.importing.slots import NOW
 from tests.support.importing.stores import Called, Pickled, cron_trigger, dump, job_state, number, zone
 
 INTERVAL = "apscheduler.triggers.interval.IntervalTrigger"

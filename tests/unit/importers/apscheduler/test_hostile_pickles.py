@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.importing.slots import NOW
 
 from pgsched.importers.apscheduler import pickles
 from pgsched.importers.apscheduler.jobs import MOST_JOBS, Row, import_export, import_rows
 from pgsched.importers.apscheduler.pickles import Foreign, Named, PickleRefused, read_pickle
 from pgsched.importers.imported import Imported, Reason
+from tests.support.importing.slots import NOW
 from tests.support.importing.stores import Called, Pickled, dump, job_state, zone
 
 

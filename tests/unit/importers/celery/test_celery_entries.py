@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.support.importing.slots import NOW
 
 from pgsched.errors import InputError
 from pgsched.importers.celery.crontabs import read_crontab
@@ -15,6 +14,7 @@ from pgsched.importers.celery.options import Broker
 from pgsched.importers.celery.tables import CLOCKED, CRONTABS, INTERVALS, SOLARS, TASKS, read_entries
 from pgsched.importers.imported import Imported, ImportedJob, Reason
 from tests.support.importing.django_tables import CRONTAB_ROW, INTERVAL_ROW, TASK_ROW
+from tests.support.importing.slots import NOW
 
 NIGHTLY = read_crontab("0", "3", "*", "*", "*")
 POLL = Interval(timedelta(seconds=30))

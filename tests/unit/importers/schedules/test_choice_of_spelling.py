@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.importing.slots import NOW
 
 from pgsched.importers.schedules.clock_changes import Choice, Rule, choose_spelling
 from pgsched.importers.schedules.fields import Fields
+from tests.support.importing.slots import NOW
 
 CELERY, APSCHEDULER, PG_CRON = Rule(True, False), Rule(True, True), Rule(False, True)
 EVERY_HOUR = range(24)

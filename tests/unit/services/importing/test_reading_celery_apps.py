@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.importing.slots import NOW
 
 from pgsched.errors import InputError
 from pgsched.importers.celery.crontabs import Crontab
 from pgsched.importers.celery.entries import Interval, Solar, Unread
 from pgsched.importers.imported import Reason
 from pgsched.services.importing.celery import entries_of, read_celery_app, read_schedule
+from tests.support.importing.slots import NOW
 
 APP = """
 from celery import Celery

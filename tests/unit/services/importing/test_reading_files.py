@@ -6,7 +6,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.support.importing.slots import NOW
 
 from pgsched.db.sources import sqlite as reading
 from pgsched.errors import InputError
@@ -14,6 +13,7 @@ from pgsched.services.importing.apscheduler import read_apscheduler
 from pgsched.services.importing.celery import read_beat_tables
 from pgsched.services.importing.sources import find_file
 from tests.support.importing.django_tables import INTERVAL_ROW, TASK_ROW, write_beat_tables
+from tests.support.importing.slots import NOW
 from tests.support.importing.stores import TABLE, dump, job_state, write_store
 
 FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 0, x'00' FROM n"
