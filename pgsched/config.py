@@ -58,7 +58,7 @@ LIBPQ = {
     "PGUSER": "user",
 }
 REQUIRED_ANY_OF_LIBPQ = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE")
-SQL_DSN_NAME = TARGET_NAME = re.compile("[a-z0-9_-]{1,63}")
+SQL_DSN_NAME = SINK_NAME = re.compile("[a-z0-9_-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +135,12 @@ class LeaderSettings:
 class AlertSettings:
     """The sinks to which this process delivers alerts, besides its log. All fields may hold secrets.
 
-    `targets`: URLs of apprise by name. Jobs name them (`alert_to`).
+    `named`: URLs of apprise, by the names that jobs use in `alert_to`.
     """
 
     webhooks: tuple[str, ...] = field(default=(), repr=False)
     commands: tuple[str, ...] = field(default=(), repr=False)
-    targets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    named: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def find_alerts(environ: Mapping[str, str] | None = None) -> AlertSettings:
@@ -148,10 +148,10 @@ def find_alerts(environ: Mapping[str, str] | None = None) -> AlertSettings:
     env = hidden_environment.environ() if environ is None else environ
     command = env.get("PGSCHED_ALERT_COMMAND")
     urls = tuple(env.get("PGSCHED_ALERT_WEBHOOK", "").split())
-    return AlertSettings(urls, (command,) if command else (), find_targets((), env))
+    return AlertSettings(urls, (command,) if command else (), find_named_sinks((), env))
 
 
-def find_targets(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def find_named_sinks(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the named sinks: PGSCHED_ALERT_APPRISE_NAME of the environment, then each flag NAME=URL.
 
     Raises InputError, which never shows a URL.
@@ -164,7 +164,7 @@ def find_targets(flags: Iterable[str], environ: Mapping[str, str] | None = None)
             raise InputError("alert-apprise: expected NAME=URL", "alert-apprise")
         found[name] = url
     for name in found:
-        if not TARGET_NAME.fullmatch(name):
+        if not SINK_NAME.fullmatch(name):
             raise InputError("alert-apprise: a name has lower-case letters, digits, - and _", "alert-apprise")
     return found
 

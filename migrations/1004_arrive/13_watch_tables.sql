@@ -18,4 +18,4 @@ ALTER TABLE pgsched.alerts
     ADD COLUMN alert_to text[],  -- the named sinks that get it; null: all
     DROP CONSTRAINT alerts_kind_check,
     ADD CONSTRAINT alerts_kind_check CHECK (kind IN ('failures', 'lateness', 'duration', 'silence', 'unfinished', 'paused',
-        'dead_runs', 'no_leader', 'test'));
+        'dead_runs', 'no_leader', 'test')) NOT VALID;

@@ -72,7 +72,3 @@ CREATE TRIGGER f_audit_delete AFTER DELETE ON pgsched.file_entries REFERENCING O
     FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_file_entries('deleted');
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, role ON pgsched.file_owners
     FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('file');
-ALTER TABLE pgsched.audit DROP CONSTRAINT audit_what_check;
-ALTER TABLE pgsched.audit ADD CONSTRAINT audit_what_check CHECK (what IN
-    ('job', 'run', 'backfill', 'queue', 'limit', 'pause', 'retention', 'worker', 'alert', 'key', 'task', 'lock', 'names',
-     'database', 'file'));

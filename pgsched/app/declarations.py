@@ -179,20 +179,20 @@ def url(name: str, value: Any) -> str:
     return found
 
 
-def targets(name: str, value: Any) -> list[str]:
+def sink_names(name: str, value: Any) -> list[str]:
     """Check for a list of at most 20 names of sinks."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
         raise InputError(f"{name}: expected a list of names, got {value!r}", name)
     if len(value) > 20:
         raise InputError(f"{name}: {len(value)} names, at most 20 are allowed", name)
     for item in value:
-        if not TARGET.fullmatch(item):
+        if not SINK.fullmatch(item):
             raise InputError(f'{name}: "{item[:60]}" is no name of 1-63 characters a-z, 0-9, - and _', name)
     return list(value)
 
 
 LABEL = text(200)
-TARGET = re.compile("[a-z0-9_-]{1,63}")
+SINK = re.compile("[a-z0-9_-]{1,63}")
 OUTCOMES = ("succeeded", "dead", "cancelled", "skipped", "missed", "any")
 
 
@@ -298,7 +298,7 @@ POLICIES: dict[str, Check] = {
     "expect_every": zero_or(duration(1)),
     "finish_by": zero_or(duration(1)),
     "pause_after_failures": integer(1, 1000),
-    "alert_to": targets,
+    "alert_to": sink_names,
     "ping_url": url,
 }
 

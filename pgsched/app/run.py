@@ -12,7 +12,7 @@ from uuid import UUID
 from pgsched.app.control import AttemptState
 from pgsched.app.transaction import Transaction
 from pgsched.core import payload
-from pgsched.core.slot_text import Interval, SlotTerms, local_slot
+from pgsched.core.schedule.slot_text import Interval, SlotTerms, local_slot
 from pgsched.core.text import format_log_line
 from pgsched.db.connection.connect import aconnect, connect
 from pgsched.db.queries.runs import dependencies, handler_transaction

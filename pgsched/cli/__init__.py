@@ -39,6 +39,10 @@ MODULES = {
     "commands.jobs_file.apply": ("apply",),
     "commands.jobs_file.export": ("export",),
     "commands.importing.files": ("import",),
+    "commands.importing.pg_cron": ("import",),
+    "commands.importing.celery": ("import",),
+    "commands.importing.apscheduler": ("import",),
+    "commands.job.shadow": ("shadow",),
     "commands.enqueue": ("enqueue",),
     "commands.run.runs": ("run",),
     "commands.backfill": ("backfill",),
@@ -49,13 +53,9 @@ MODULES = {
     "commands.coordination.elections": ("election",),
     "commands.coordination.keys": ("kv",),
     "commands.coordination.key_watch": ("kv",),
-    "commands.importing.pg_cron": ("import",),
-    "commands.importing.celery": ("import",),
-    "commands.importing.apscheduler": ("import",),
     "commands.prune": ("prune", "retention"),
     "commands.alerts": ("alerts",),
     "commands.explain": ("explain",),
-    "commands.shadow": ("shadow",),
     "commands.database": ("migrate", "check", "psql"),
     "commands.doctor": ("doctor",),
     "commands.audit": ("audit",),
@@ -76,7 +76,8 @@ INTERRUPTED = 130
 HELP = {"-h", "--help"}
 EXIT_CODES = """\b
 Exit codes:
-  0 fine   1 unhealthy, or refused   2 bad input, or drift (apply --check)
+  0 fine   1 unhealthy, or refused
+  2 bad input, or a difference (apply --check, shadow report)
   3 database unreachable
   4 database read-only   5 schema too old: pgsched migrate   6 schema too new
   7 a grant is missing   8 no such job, run, lock or key

@@ -97,7 +97,8 @@ def defaults_of(
     options = {name[2:]: option for option in command.params for name in option.opts if name.startswith("--")}
     options.pop("dsn", None)
     found: dict[str, Any] = {}
-    for key, value in {**{key: one for key, one in top.items() if key in options}, **given}.items():
+    shared = {key: one for key, one in top.items() if key in options and options[key].envvar}  # no app of Celery
+    for key, value in {**shared, **given}.items():
         where = ".".join([*(place if key in given else ()), key])
         if key in children and isinstance(value, dict):
             continue

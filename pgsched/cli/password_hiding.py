@@ -57,7 +57,7 @@ def move_secrets(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[
             before = moved.get(SECRET_OPTIONS[flag])
             moved[SECRET_OPTIONS[flag]] = f"{before} {value}" if before and flag == "--alert-webhook" else value
             continue
-        if flag == "--alert-apprise" and (variable := variable_of_target(value)) is not None:
+        if flag == "--alert-apprise" and (variable := variable_of_sink(value)) is not None:
             moved[variable] = value.partition("=")[2]
             continue
         name = variable_of_option(flag, value)
@@ -79,7 +79,7 @@ def variable_of_option(flag: str, value: str) -> str | None:
     return SQL_DSN + name.upper() if name.replace("_", "").isalnum() and name == name.lower() else None
 
 
-def variable_of_target(value: str) -> str | None:
+def variable_of_sink(value: str) -> str | None:
     """Return the environment variable that stands for `--alert-apprise NAME=URL`; None if there is none."""
     name, sign, url = value.partition("=")
     return APPRISE + name.upper() if sign and url and name.replace("_", "").isalnum() and name == name.lower() else None

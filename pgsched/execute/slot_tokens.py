@@ -7,7 +7,7 @@ are data, whatever braces they hold.
 from __future__ import annotations
 
 from pgsched.core.model import Claim
-from pgsched.core.slot_text import SlotWriter, fill, has_token, local_slot
+from pgsched.core.schedule.slot_text import SlotWriter, fill, has_token, local_slot
 from pgsched.errors import ScheduleError
 
 

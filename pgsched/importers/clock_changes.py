@@ -1,4 +1,4 @@
-"""Compare what schedules of pgsched and of a source do in the hours that a change of the clocks skips or repeats.
+"""Compare what schedules of pgsched and of a source do in the hours that a clock change skips or repeats.
 
 Invariant: without a remark, a source has the same slots when clocks change as the expressions that stand for it.
 
@@ -40,7 +40,7 @@ class Rule(Enum):
 
 
 def first_difference(expressions: Sequence[str], timezone: str, rule: Rule, now: datetime) -> Change | None:
-    """Return the next change of the clocks with other slots in the source; None if there is none within two years.
+    """Return the next clock change with other slots in the source; None if there is none within two years.
 
     `expressions`: cron expressions, whose union is meant. Expressions of intervals never differ.
     """

@@ -71,7 +71,7 @@ class Reason(Enum):
     CONCURRENCY_POLICY = ("A slot that meets an earlier run has another end.", (CRONJOB,))
     FORBID = ("Forbid starts the latest missed slot when the earlier run ends; so does overlap here.", (CRONJOB,), True)
     STARTING_DEADLINE = ("Slots later than the deadline are missed: catch_up_window.", (CRONJOB,), True)
-    SUSPENDED = ("The source had it suspended: it is paused, also in shadow mode.",
+    SUSPENDED = ("The source had it suspended: it is paused, also in mode shadow.",
                  (CRONJOB, CELERY_TABLES, APSCHEDULER, PG_CRON), True)  # fmt: skip
     WORKER_IMAGE = ("The job runs in the container of the worker of its queue: same image, mounts and account.",
                     (POD,), True)  # fmt: skip

@@ -1,7 +1,7 @@
 """Write imported jobs as jobs.yaml, each remark as a comment above the line that it concerns.
 
 Invariant: what is written is one jobs.yaml, whatever the source holds: no text of the source ends a comment or a value.
-Each job is paused, or in shadow mode: applying the file starts nothing.
+Each job is paused, or in mode shadow: applying the file starts nothing.
 """
 
 from __future__ import annotations

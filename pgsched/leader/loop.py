@@ -29,13 +29,7 @@ from pgsched.leader.duties.housekeeping import (
 )
 from pgsched.leader.duties.next_slots import NextSlotsDuty
 from pgsched.leader.duties.sessions import NamesDuty, SessionsDuty
-from pgsched.leader.duties.slots import (
-    BackfillsDuty,
-    LookBelowDuty,
-    PassedOverDuty,
-    ReplanningDuty,
-    TickDuty,
-)
+from pgsched.leader.duties.slots import BackfillsDuty, LookBelowDuty, PassedOverDuty, ReplanningDuty, TickDuty
 from pgsched.leader.duties.waiting import AdmissionDuty, ChangedLimitsDuty, CirclesDuty, DependenciesDuty, LimitsDuty
 from pgsched.leader.duty import Duty, Round
 from pgsched.leader.isolation import pieces

@@ -24,7 +24,7 @@ def send_test_alert(conn: Connection[Any], settings: AlertSettings) -> list[dict
 
     Returns one row per delivery: (sink, event, delivered_at, error).
     """
-    if settings.webhooks or settings.commands or settings.targets:
+    if settings.webhooks or settings.commands or settings.named:
         return deliver_test_from_here(conn, settings)
     return deliver_test_by_leader(conn)
 

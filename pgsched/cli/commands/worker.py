@@ -256,11 +256,11 @@ def alert_settings(webhooks: list[str] | None, command: str | None, named: list[
     here again.
     Raises InputError for a webhook, a command or a URL of apprise that cannot be used.
     """
-    from pgsched.config import AlertSettings, find_targets
+    from pgsched.config import AlertSettings, find_named_sinks
     from pgsched.leader.alerting.sinks import configured_sinks
 
     urls = webhooks or os.environ.get("PGSCHED_ALERT_WEBHOOK", "").split()
-    settings = AlertSettings(tuple(urls), (command,) if command else (), find_targets(named or ()))
+    settings = AlertSettings(tuple(urls), (command,) if command else (), find_named_sinks(named or ()))
     configured_sinks(settings)
     return settings
 

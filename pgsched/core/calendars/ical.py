@@ -3,8 +3,8 @@
 Invariant: a file is hostile until checked. Its size, its events and what they repeat to are bounded. An event that is
 not understood gives a remark that names its line, and no time.
 
-What a file means is taken from RFC 5545 (https://www.rfc-editor.org/rfc/rfc5545): lines are folded (3.1), DTEND is not
-part of the event, an event with a date and no end lasts that day (3.6.1), and RRULE repeats it (3.3.10).
+What a file means is taken from RFC 5545 (https://www.rfc-editor.org/rfc/rfc5545). Lines are folded (3.1). DTEND is not
+part of the event, and an event with a date and no end lasts that day (3.6.1). RRULE repeats it (3.3.10).
 
 Understood are all-day and timed events, and rules with FREQ, INTERVAL, COUNT, UNTIL, BYMONTH, BYMONTHDAY and BYDAY,
 with EXDATE. A rule that repeats each week or day without an end becomes one time. All others become one time for each

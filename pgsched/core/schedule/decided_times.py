@@ -1,7 +1,7 @@
 """Which nominal slots of a job are decided, where a calendar shifts slots.
 
 A shifted slot may come before its nominal instant, or days after it. So the mark of the job, which lies on the shifted
-instants, does not say which nominal slots are decided. This matters when the calendar changes: a nominal slot that was
+instants, does not say which nominal slots are decided. This matters when the calendar changes. A nominal slot that was
 decided before the change must not run again at another instant, and one that was not must not be lost.
 
 Invariant: a nominal slot is decided once. It is decided if it is not after `at`, except in `behind`; and in `ahead`.

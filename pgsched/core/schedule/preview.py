@@ -87,7 +87,7 @@ def _fire(schedule: Schedule, before: datetime, at: datetime) -> PreviewSlot:
     near = [change for change in _changes_around(tz, middle.date()) if middle - NEAR < change.at <= middle + NEAR]
     nominal = schedule.nominal_of(at) if isinstance(schedule, Shifted) else None
     own = schedule.nominal if isinstance(schedule, Shifted) else schedule
-    if own is not schedule:  # what a change of the clocks does to a slot, its own schedule says
+    if own is not schedule:  # what a clock change does to a slot, its own schedule says
         before = own.before(at) or before
     found = (text for change in near for text in _remarks(own, change, before, at))
     remarks = list(found) if nominal is None else [f"moved from {nominal.astimezone(tz):%a %Y-%m-%d %H:%M}"]

@@ -5,7 +5,7 @@ Invariant: a shifted slot lies at no excluded time, and the sequence is a functi
 The rules:
 
 - A slot at an excluded time moves to the same time of day of the next day (`next_business_day`) or of the day before it
-  (`previous`), day by day, until that time is not excluded. A day that the calendar excludes whole is thereby skipped.
+  (`previous`). It moves on, day by day, until that time is not excluded. So a day that is excluded whole is passed by.
 - If there is no such time within LOOK_AROUND days, the slot stays where it is, and is skipped.
 - The time of day is the wall clock that the schedule names: a slot at 02:30 that a gap has moved to 03:00 is a slot of
   02:30. On the day that it moves to, gaps and repeated hours mean what they mean for fixed times.

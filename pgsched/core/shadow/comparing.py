@@ -18,7 +18,7 @@ SHOWN = 100  # instants of a difference that are kept
 
 
 @dataclass(slots=True)
-class Difference:
+class Comparison:
     """What a comparison found of one job, or of several with the same command.
 
     `matched`: slots with a start.
@@ -48,7 +48,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ComparedTime:
     """The time that is compared, in seconds since 1970, and how late a start may be."""
 
     begin_s: float
@@ -62,14 +62,19 @@ def instant(seconds: float) -> datetime:
 
 
 def compare(
-    jobs: tuple[str, ...], slots: array[float], late: set[float], starts: array[float], due: array[float], span: Span
-) -> Difference:
+    jobs: tuple[str, ...],
+    slots: array[float],
+    late: set[float],
+    starts: array[float],
+    due: array[float],
+    span: ComparedTime,
+) -> Comparison:
     """Pair slots and starts.
 
     `slots`: sorted, also those a tolerance before the span. `late`: those that were decided late.
     `starts`, `due`: when each start was, and the time by which its slot is found; sorted by `due`.
     """
-    found = Difference(jobs, begin=instant(span.begin_s), end=instant(span.end_s))
+    found = Comparison(jobs, begin=instant(span.begin_s), end=instant(span.end_s))
     used: dict[int, int] = {}  # by the first place of an instant, how many of its slots are paired
     lateness = array("d")
     for at_s, due_s in zip(starts, due, strict=True):

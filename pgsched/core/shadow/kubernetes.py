@@ -1,7 +1,7 @@
 """Read the starts of CronJobs from `kubectl get jobs -o json`: a list, one job, or several of these one after another.
 
-A Job that a CronJob made has it as its owner, and since Kubernetes 1.32 an annotation with the time for which it was
-planned, `batch.kubernetes.io/cronjob-scheduled-timestamp` ("Well-Known Labels, Annotations and Taints"). Controllers
+A Job that a CronJob made has it as its owner. Since Kubernetes 1.32 an annotation has the time for which it was
+planned: `batch.kubernetes.io/cronjob-scheduled-timestamp` ("Well-Known Labels, Annotations and Taints"). Controllers
 also write that time behind the CronJob's name, in minutes since 1970. A Job that a person made of a CronJob has the
 annotation `cronjob.kubernetes.io/instantiate: manual`, and is no slot.
 

@@ -21,24 +21,24 @@ def split_lines(read: Read) -> Iterator[tuple[int, bytes]]:
 
     `read`: returns the next bytes, at most as many as it is asked for, and none at the end.
     """
-    number, rest, skipping = 0, b"", False
+    number, begun, skipping = 0, b"", False
     while piece := read(PIECE):
         first, *more = piece.split(b"\n")
         if not more:
-            rest, skipping = (b"", True) if skipping or len(rest) + len(first) > LONGEST else (rest + first, False)
+            begun, skipping = (b"", True) if skipping or len(begun) + len(first) > LONGEST else (begun + first, False)
             continue
         number += 1
-        if not skipping and rest + first and len(rest) + len(first) <= LONGEST:
-            yield number, rest + first
-        rest, skipping = more.pop(), False
+        if not skipping and begun + first and len(begun) + len(first) <= LONGEST:
+            yield number, begun + first
+        begun, skipping = more.pop(), False
         for line in more:
             number += 1
             if line and len(line) <= LONGEST:
                 yield number, line
-        if len(rest) > LONGEST:
-            rest, skipping = b"", True
-    if rest and not skipping:
-        yield number + 1, rest
+        if len(begun) > LONGEST:
+            begun, skipping = b"", True
+    if begun and not skipping:
+        yield number + 1, begun
 
 
 def guess_source(name: str, head: bytes) -> str:

@@ -46,10 +46,10 @@ def read_sqlite_table(path: Path, table: str) -> list[Row]:
 
 def check_table(conn: sqlite3.Connection, path: Path, table: str) -> None:
     """Raise InputError for a table that is not there, or that computes what it returns."""
-    made = conn.execute(FIND_TABLE, [table]).fetchone()
-    if made is None:
+    statement = conn.execute(FIND_TABLE, [table]).fetchone()
+    if statement is None:
         raise InputError(f"there is no table {table} in {path}", "source")
-    if not str(made[0]).upper().startswith("CREATE TABLE") or conn.execute(GENERATED, [table]).fetchone()[0]:
+    if not str(statement[0]).upper().startswith("CREATE TABLE") or conn.execute(GENERATED, [table]).fetchone()[0]:
         raise InputError(f"the table {table} in {path} computes its rows, as no table of a scheduler does", "source")
 
 

@@ -1,6 +1,6 @@
 """Read a whole table of another scheduler, from PostgreSQL or from a file of SQLite.
 
-Invariant: nothing is written, rows and bytes are bounded, and nothing runs that somebody else has put into the database.
+Invariant: nothing is written, rows and bytes are bounded, and nothing runs that others have put into the database.
 
 A view would run functions of whoever made it, with the rights of whoever reads it
 (https://www.postgresql.org/docs/current/sql-createview.html). No scheduler keeps its jobs in one. And whoever owns a

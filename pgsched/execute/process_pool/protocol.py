@@ -21,7 +21,7 @@ from pgsched.app.app_location import AppLocation
 from pgsched.app.control import AttemptState, Control
 from pgsched.app.run import Run
 from pgsched.core.model import Claim, Outcome, Result
-from pgsched.core.slot_text import SlotTerms
+from pgsched.core.schedule.slot_text import SlotTerms
 from pgsched.execute.output.kept_output import Taken
 from pgsched.execute.output.record import STREAMS, Record, progress_to_json
 from pgsched.telemetry import tracing

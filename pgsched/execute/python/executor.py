@@ -26,7 +26,7 @@ from pgsched.app.hooks import Hooks, call_catching, in_thread
 from pgsched.app.rules.retrying import RetryRule
 from pgsched.app.run import Run
 from pgsched.core.model import Claim, Key, Kind, Outcome, Result, Unreadable
-from pgsched.core.slot_text import SlotTerms
+from pgsched.core.schedule.slot_text import SlotTerms
 from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import Crashed, TaskError, TimedOut

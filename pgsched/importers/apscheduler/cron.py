@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pgsched.importers.apscheduler.pickles import Made
+from pgsched.importers.apscheduler.pickles import Known
 from pgsched.importers.schedules.fields import LAST, Fields
 
 LOWEST = {"year": 1970, "month": 1, "week": 1, "day": 1, "day_of_week": 0, "hour": 0, "minute": 0, "second": 0}
@@ -58,21 +58,21 @@ def read_fields(fields: Any) -> Cron:
     return Cron(written, None if len(years) > 8000 else years)
 
 
-def read_field(field: Any) -> tuple[str, list[Made]]:
+def read_field(field: Any) -> tuple[str, list[Known]]:
     """Return the name of a field and its expressions. Raises NotWritten."""
     match field:
-        case Made(state={"name": str(name), "expressions": [*expressions]}) if name in LOWEST:
-            if expressions and all(isinstance(one, Made) and isinstance(one.state, dict) for one in expressions):
+        case Known(state={"name": str(name), "expressions": [*expressions]}) if name in LOWEST:
+            if expressions and all(isinstance(one, Known) and isinstance(one.state, dict) for one in expressions):
                 return name, expressions
     raise NotWritten("its fields are not those of a cron trigger")
 
 
-def read_numbers(name: str, expressions: list[Made]) -> frozenset[int]:
+def read_numbers(name: str, expressions: list[Known]) -> frozenset[int]:
     """Return the numbers of a field. Raises NotWritten."""
     return frozenset().union(*(numbers_of(name, one) for one in expressions))
 
 
-def numbers_of(name: str, expression: Made) -> frozenset[int]:
+def numbers_of(name: str, expression: Known) -> frozenset[int]:
     """Return the numbers of `*`, a number or a range, each with its step. Raises NotWritten."""
     kind, state = expression.name.rpartition(".")[2], expression.state
     step, first, last = state.get("step"), LOWEST[name], HIGHEST[name]
@@ -87,9 +87,9 @@ def numbers_of(name: str, expression: Made) -> frozenset[int]:
     return frozenset(range(max(first, LOWEST[name]), min(last, HIGHEST[name]) + 1, step))
 
 
-def read_days(expressions: list[Made]) -> tuple[frozenset[int], bool, frozenset[tuple[int, int]]]:
+def read_days(expressions: list[Known]) -> tuple[frozenset[int], bool, frozenset[tuple[int, int]]]:
     """Return the days of a month, whether its last day counts, and numbered weekdays. Raises NotWritten."""
-    plain: list[Made] = []
+    plain: list[Known] = []
     last_day, nth = False, set()
     for one in expressions:
         match one.name.rpartition(".")[2], one.state:

@@ -19,7 +19,7 @@ from typing import Any
 from pgsched.core.policies import LONGEST
 from pgsched.errors import InputError
 from pgsched.importers.apscheduler.cron import NotWritten
-from pgsched.importers.apscheduler.pickles import CLASSES, Foreign, Made, PickleRefused, describe_kind, read_pickle
+from pgsched.importers.apscheduler.pickles import CLASSES, Foreign, Known, PickleRefused, describe_kind, read_pickle
 from pgsched.importers.apscheduler.triggers import read_trigger
 from pgsched.importers.arguments import add_arguments
 from pgsched.importers.file_values import omit_refused
@@ -87,7 +87,7 @@ def read_exported(found: dict[str, Any]) -> Any:
             return Foreign(f"a pickle that is refused ({error})")
     if isinstance(reference, str):
         name = reference.replace(":", ".")
-        return Made(name, (), found.get("__apscheduler_state__")) if name in CLASSES else Foreign(name)
+        return Known(name, (), found.get("__apscheduler_state__")) if name in CLASSES else Foreign(name)
     return found
 
 

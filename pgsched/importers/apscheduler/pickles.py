@@ -4,10 +4,10 @@ Invariant: what a pickle makes consists of Python's plain values and of the thre
 
 Python's own unpickler imports and calls whatever the pickle says, and takes the memory that it asks for. This reader
 follows the opcodes itself (https://docs.python.org/3/library/pickletools.html). A class or function is a name. Calling
-a name of the closed list gives `Made`, with the arguments; any other call gives `Foreign`, which only has a name.
+a name of the closed list gives `Known`, with the arguments; any other call gives `Foreign`, which only has a name.
 
 Bounded are the bytes, the opcodes and the keys of dictionaries. A pickle of a hundred bytes can still hold a list that
-contains itself, or one of 2^30 items that are all the same: whoever copies what was read counts (arguments.py).
+contains itself, or one of 2^30 items that are all the same. So whoever copies what was read counts (arguments.py).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Named:
 
 
 @dataclass(eq=False, slots=True)
-class Made:
+class Known:
     """An object of a class of the closed list, or the result of one of its functions, as data."""
 
     name: str
@@ -206,7 +206,7 @@ def note_call(function: Any, arguments: tuple[Any, ...]) -> Any:
         case "builtins.set" | "builtins.frozenset", (list(items),):
             return items
         case name, _ if name in FUNCTIONS:
-            return Made(name, arguments)
+            return Known(name, arguments)
     return Foreign(function.name)
 
 
@@ -215,8 +215,8 @@ def note_object(kind: Any, arguments: Any) -> Any:
     if not isinstance(kind, Named):
         return kind if isinstance(kind, Foreign) else Foreign(f"an object of {type(kind).__name__}")
     if kind.name in FUNCTIONS and isinstance(arguments, tuple):
-        return Made(kind.name, arguments)
-    return Made(kind.name) if kind.name in CLASSES else Foreign(kind.name)
+        return Known(kind.name, arguments)
+    return Known(kind.name) if kind.name in CLASSES else Foreign(kind.name)
 
 
 def _new_object(machine: _Machine, _: Any) -> None:
@@ -232,7 +232,7 @@ def _new_object_by_names(machine: _Machine, _: Any) -> None:
 def _build(machine: _Machine, _: Any) -> None:
     state = machine.pop()
     target = machine.stack[-1]
-    if isinstance(target, Made):
+    if isinstance(target, Known):
         target.state = state
     elif not isinstance(target, Foreign):
         raise TypeError("state")
@@ -295,5 +295,5 @@ STEPS: dict[str, Callable[[_Machine, Any], None]] = {
 
 def describe_kind(value: Any) -> str:
     """Return the name of the class of a value, for a message; at most 100 characters."""
-    name = value.name if isinstance(value, Named | Made | Foreign) else type(value).__name__
+    name = value.name if isinstance(value, Named | Known | Foreign) else type(value).__name__
     return f"{name[:100]}"

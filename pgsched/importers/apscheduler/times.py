@@ -12,7 +12,7 @@ from typing import Any
 
 from pgsched.core.schedule import zones
 from pgsched.errors import ScheduleError
-from pgsched.importers.apscheduler.pickles import Made, describe_kind
+from pgsched.importers.apscheduler.pickles import Known, describe_kind
 
 
 class NotRead(Exception):
@@ -22,7 +22,7 @@ class NotRead(Exception):
 def read_timedelta(value: Any) -> timedelta:
     """Return a length of time. Raises NotRead."""
     match value:
-        case Made(name="datetime.timedelta", args=(int(days), int(seconds), int(microseconds))):
+        case Known(name="datetime.timedelta", args=(int(days), int(seconds), int(microseconds))):
             try:
                 return timedelta(days, seconds, microseconds)
             except OverflowError:
@@ -38,13 +38,13 @@ def read_datetime(value: Any) -> datetime | None:
     if value is None:
         return None
     match value:
-        case Made(name="datetime.datetime", args=(state, zone)):
+        case Known(name="datetime.datetime", args=(state, zone)):
             naive, fold = decode_datetime(state)
             try:
                 return (naive - find_offset(zone, naive, fold)).replace(tzinfo=UTC)
             except OverflowError:
                 raise NotRead("an instant beyond the calendar") from None
-        case Made(name="datetime.datetime"):
+        case Known(name="datetime.datetime"):
             raise NotRead("a time without a zone")
     raise NotRead(describe_kind(value))
 
@@ -67,7 +67,7 @@ def decode_datetime(state: Any) -> tuple[datetime, int]:
 def read_date(value: Any) -> date:
     """Return a date. Raises NotRead."""
     match value:
-        case Made(name="datetime.date", args=(state,)):
+        case Known(name="datetime.date", args=(state,)):
             data = read_bytes(state)
             try:
                 return date(data[0] * 256 + data[1], data[2], data[3])
@@ -81,7 +81,7 @@ def read_bytes(value: Any) -> bytes:
     match value:
         case bytes():
             return value
-        case Made(name="_codecs.encode", args=(str(text), "latin1" | "latin-1")):
+        case Known(name="_codecs.encode", args=(str(text), "latin1" | "latin-1")):
             value = text
     if isinstance(value, str):
         try:
@@ -98,29 +98,29 @@ def read_zone(value: Any) -> str:
     """
     offset = fixed_offset(value)
     if offset is not None:
-        hours, rest = divmod(offset, timedelta(hours=1))
-        if rest or not -12 <= hours <= 14:
+        hours, fraction = divmod(offset, timedelta(hours=1))
+        if fraction or not -12 <= hours <= 14:
             raise NotRead(f"the fixed offset {offset}")
         return f"Etc/GMT{-hours:+d}" if hours else "UTC"
     match value:
-        case Made(name="zoneinfo.ZoneInfo" | "zoneinfo.ZoneInfo._unpickle" | "pytz._p", args=(str(name), *_)):
+        case Known(name="zoneinfo.ZoneInfo" | "zoneinfo.ZoneInfo._unpickle" | "pytz._p", args=(str(name), *_)):
             try:
                 return zones.zone(name).key or name
             except ScheduleError as error:
                 raise NotRead(f"a zone that is not known: {error.reason}") from None
         case str(name):  # a state of APScheduler 3.0
-            return read_zone(Made("zoneinfo.ZoneInfo", (name,)))
+            return read_zone(Known("zoneinfo.ZoneInfo", (name,)))
     raise NotRead(describe_kind(value))
 
 
 def fixed_offset(value: Any) -> timedelta | None:
     """Return the offset of a zone that has only one; None for others."""
     match value:
-        case Made(name="pytz._UTC"):
+        case Known(name="pytz._UTC"):
             return timedelta(0)
-        case Made(name="pytz.FixedOffset", args=(int(minutes), *_)) if abs(minutes) < 1440:
+        case Known(name="pytz.FixedOffset", args=(int(minutes), *_)) if abs(minutes) < 1440:
             return timedelta(minutes=minutes)
-        case Made(name="datetime.timezone", args=(length, *_)):
+        case Known(name="datetime.timezone", args=(length, *_)):
             return read_timedelta(length)
     return None
 
@@ -134,6 +134,6 @@ def find_offset(zone: Any, naive: datetime, fold: int) -> timedelta:
     if fixed is not None:
         return fixed
     match zone:
-        case Made(name="pytz._p", args=(str(), int(seconds), *_)) if abs(seconds) < 86_400:
+        case Known(name="pytz._p", args=(str(), int(seconds), *_)) if abs(seconds) < 86_400:
             return timedelta(seconds=seconds)
     return zones.offset(zones.zone(read_zone(zone)), naive, fold)

@@ -17,12 +17,12 @@ from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import parse
 from pgsched.errors import ScheduleError
 from pgsched.importers.apscheduler.cron import Cron, NotWritten, read_fields
-from pgsched.importers.apscheduler.pickles import CLASSES, TRIGGERS, Made, describe_kind
+from pgsched.importers.apscheduler.pickles import CLASSES, TRIGGERS, Known, describe_kind
 from pgsched.importers.apscheduler.times import NotRead, read_date, read_datetime, read_timedelta, read_zone
 from pgsched.importers.imported import Reason, Remark
-from pgsched.importers.schedules.clock_changes import Rule, choose_spelling
 from pgsched.importers.schedules.fields import Fields
 from pgsched.importers.schedules.lengths import every
+from pgsched.importers.schedules.spellings import Rule, add_choice, choose_spelling
 
 SECOND = timedelta(seconds=1)
 # A wall clock that a zone skips is an instant for Python, and one that comes twice matches twice.
@@ -52,7 +52,7 @@ class Walls:
 
 def read_trigger(trigger: Any, now: datetime) -> Plan:
     """Return the columns of a trigger. Raises NotWritten."""
-    if not isinstance(trigger, Made) or not trigger.name.startswith(TRIGGERS):
+    if not isinstance(trigger, Known) or not trigger.name.startswith(TRIGGERS):
         raise NotWritten(f"the trigger {describe_kind(trigger)}, which is none of APScheduler's own")
     read = READERS.get(trigger.name.rpartition(".")[2])
     state = trigger.state[1] if isinstance(trigger.state, tuple) and len(trigger.state) == 2 else trigger.state
@@ -84,13 +84,7 @@ def plan_walls(walls: Walls, rule: Rule, now: datetime) -> Plan:
     if choice is None:
         raise NotWritten("days of the month and days of the week that must both match")
     check_schedule(choice.expression, walls.timezone)
-    plan.columns["schedule"] = choice.expression
-    if choice.differs:
-        plan.remarks.append(Remark(Reason.CLOCK_CHANGE, choice.differs, "schedule"))
-    elif choice.kept:
-        plan.remarks.append(Remark(Reason.CLOCK_CHANGE_KEPT, f"else it would be {choice.usual}", "schedule"))
-    if walls.timezone != "UTC":
-        plan.columns["timezone"] = walls.timezone
+    add_choice(plan.columns, plan.remarks, choice, walls.timezone)
     start, end = limit_to_years(walls)
     if start is not None and start > now:
         plan.columns["starts_at"] = start
@@ -189,7 +183,7 @@ def read_and(state: dict[str, Any], now: datetime) -> Plan:
     return plan_walls(met, CRON, now)
 
 
-def read_children(state: dict[str, Any]) -> list[Made]:
+def read_children(state: dict[str, Any]) -> list[Known]:
     """Return the triggers that an `and` or `or` combines: pairs of a class and its state. Raises NotWritten."""
     match state["triggers"]:
         case [_, *_] as pairs if len(pairs) <= 20:
@@ -197,17 +191,17 @@ def read_children(state: dict[str, Any]) -> list[Made]:
     raise NotWritten("a combination of no trigger, or of more than 20")
 
 
-def read_child(pair: Any) -> Made:
+def read_child(pair: Any) -> Known:
     """Return one of the combined triggers. Raises NotWritten."""
     match pair:
         case [str(reference), dict(state)] if (name := reference.replace(":", ".")) in CLASSES:
-            return Made(name, (), state)
+            return Known(name, (), state)
         case [str(reference), *_]:
             raise NotWritten(f"the trigger {reference[:100]}, which is none of APScheduler's own")
     raise NotWritten("a damaged combination of triggers")
 
 
-def read_child_walls(child: Made) -> Walls:
+def read_child_walls(child: Known) -> Walls:
     """Return the wall clocks of a combined trigger. Raises NotWritten, NotRead."""
     if not child.name.endswith(".CronTrigger"):
         raise NotWritten(f"a combination with {child.name.rpartition('.')[2]}")

@@ -37,11 +37,11 @@ class Crontab:
     def fields(self) -> Fields:
         """Return the wall clocks that it names. Raises FieldRefused for numbers that a field does not have."""
         return Fields(
-            minutes=check(MINUTE, self.minute),
-            hours=check(HOUR, self.hour),
-            days=check(DAY, self.day_of_month),
-            months=check(MONTH, self.month_of_year),
-            weekdays=check(WEEKDAY, self.day_of_week),
+            minutes=check_numbers(MINUTE, self.minute),
+            hours=check_numbers(HOUR, self.hour),
+            days=check_numbers(DAY, self.day_of_month),
+            months=check_numbers(MONTH, self.month_of_year),
+            weekdays=check_numbers(WEEKDAY, self.day_of_week),
         )
 
 
@@ -59,7 +59,7 @@ def read_crontab(
     )
 
 
-def check(field: Field, numbers: frozenset[int]) -> frozenset[int]:
+def check_numbers(field: Field, numbers: frozenset[int]) -> frozenset[int]:
     """Return the numbers of a field. Raises FieldRefused for none, and for those that the field does not have."""
     if not numbers or not all(isinstance(one, int) and field.low <= one <= field.high for one in numbers):
         raise FieldRefused(f"numbers of the field {field.name}")

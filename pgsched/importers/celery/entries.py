@@ -25,8 +25,8 @@ from pgsched.importers.celery.options import Broker, add_options, read_seconds
 from pgsched.importers.file_values import omit_refused
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
 from pgsched.importers.job_names import JobNames, clean_text
-from pgsched.importers.schedules.clock_changes import Rule, choose_spelling, find_changes
 from pgsched.importers.schedules.lengths import every
+from pgsched.importers.schedules.spellings import Rule, add_choice, choose_spelling, find_changes
 
 MOST_JOBS = 20_000
 OWN_TASKS = ("celery.backend_cleanup",)
@@ -206,13 +206,7 @@ def add_crontab(
     if choice is None:
         raise ScheduleError("day of month", "no expression says that a day must match both fields of days")
     parse(choice.expression, timezone)
-    columns["schedule"] = choice.expression
-    if timezone != "UTC":
-        columns["timezone"] = timezone
-    if choice.differs:
-        remarks.append(Remark(Reason.CLOCK_CHANGE, choice.differs, "schedule"))
-    elif choice.kept:
-        remarks.append(Remark(Reason.CLOCK_CHANGE_KEPT, f"else it would be {choice.usual}", "schedule"))
+    add_choice(columns, remarks, choice, timezone)
     return remarks
 
 

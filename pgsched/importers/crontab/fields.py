@@ -2,9 +2,9 @@
 
 Invariant: the schedule has the slots that Vixie's cron has, or there is a remark, or the line is refused.
 
-The grammar is that of crontab(5) in Debian, in cronie and in OpenBSD: five fields of lists, ranges, steps and names of
-three letters, `@daily` and its kin, and `~` for a value that cron chooses when it reads the file. FreeBSD adds
-`@every_minute`, `@every_second` and `@600`: so many seconds after the end of the last run.
+The grammar is that of crontab(5) in Debian, in cronie and in OpenBSD. There are five fields of lists, ranges, steps and
+names of three letters. `@daily` and its kin stand for all of them, `~` for a value that cron chooses when it reads the
+file. FreeBSD adds `@every_minute`, `@every_second` and `@600`: so many seconds after the end of the last run.
 
 As in pgsched, day of month and day of week are both asked if one of them begins with `*`, else either of them.
 """

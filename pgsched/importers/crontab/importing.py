@@ -90,7 +90,7 @@ class _Reading:
         self._variables[line.name] = line.value
         shown = f"{self._where(line.number)}: {line.name}={line.value}"
         if line.name == "MAILTO" and line.value:
-            text = f"{shown}: see alert_after_failures, and --alert-command"
+            text = f"{shown}: see alert_after_failures, and --alert-apprise"
             self.imported.remarks.append(Remark(Reason.MAILTO, text))
         if line.name == "CRON_TZ" and line.value:
             text = f"{shown}: read as cronie does; the cron of Debian would ignore it"

@@ -3,9 +3,9 @@
 Invariant: a job starts when the controller would create a Job, and is tried as often; whatever differs has a remark.
 
 What the fields mean is on the pages "CronJob" and "Jobs" of the documentation of Kubernetes. Forbid without a deadline
-starts the latest slot that it missed as soon as the earlier Job has ended, and so does overlap buffer_one; with
-startingDeadlineSeconds only a slot that is not older, as retry_within. A slot that nobody decided in time starts later,
-without a limit or within the deadline: catch_up is latest.
+starts the latest slot that it missed as soon as the earlier Job has ended, and so does overlap buffer_one. With
+startingDeadlineSeconds it starts only a slot that is not older, as retry_within does. A slot that was not decided in
+time starts later, without a limit or within the deadline: catch_up is latest.
 """
 
 from __future__ import annotations

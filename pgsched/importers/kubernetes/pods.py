@@ -1,7 +1,7 @@
 """Make the command of a job from the pod of a CronJob.
 
-Invariant: the command has the program, arguments, variables and directory of the container.
-What it cannot have is said.
+Invariant: the command has the program, arguments, variables and directory of the container. What it cannot have has a
+remark.
 
 The rules are those of the API reference of Container and PodSpec: `command` takes the place of the image's entry point,
 `$(NAME)` stands for a variable of the container, and `$$(NAME)` for that text itself. pgsched runs the command in the

@@ -22,7 +22,7 @@ from pgsched.importers.file_values import omit_refused
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
 from pgsched.importers.job_names import JobNames
 from pgsched.importers.pg_cron.schedules import AT_REBOOT, SyntaxRefused, read_schedule, read_seconds
-from pgsched.importers.schedules.clock_changes import Rule, choose_spelling
+from pgsched.importers.schedules.spellings import Rule, add_choice, choose_spelling
 
 MOST_JOBS = 20_000
 LONGEST_SOURCE = 100  # characters of a command that a comment repeats
@@ -160,13 +160,8 @@ def add_schedule(
     if choice is None:
         raise ScheduleError("day of month", "no expression says that a day must match both fields of days")
     parse(choice.expression, timezone)
-    columns |= {"schedule": choice.expression, "overlap": "buffer_all"}
-    if timezone != "UTC":
-        columns["timezone"] = timezone
-    if choice.differs:
-        remarks.append(Remark(Reason.CLOCK_CHANGE, choice.differs, "schedule"))
-    elif choice.kept:
-        remarks.append(Remark(Reason.CLOCK_CHANGE_KEPT, f"else it would be {choice.usual}", "schedule"))
+    columns["overlap"] = "buffer_all"
+    add_choice(columns, remarks, choice, timezone)
     if ignored:
         remarks.append(Remark(Reason.IGNORED, f"pg_cron ignores {ignored[:LONGEST_SOURCE]!r}", "schedule"))
 

@@ -50,10 +50,10 @@ class Fields:
 
     def delayed(self, seconds: int) -> Fields | None:
         """Return the fields of the wall clocks that are this much later; None where they pass into another hour."""
-        minutes, rest = divmod(seconds, 60)
+        minutes, left_s = divmod(seconds, 60)
         if self.seconds != ANY_SECOND or seconds < 0 or max(self.minutes) + minutes > 59:
             return None
-        return replace(self, minutes=frozenset(one + minutes for one in self.minutes), seconds=frozenset({rest}))
+        return replace(self, minutes=frozenset(one + minutes for one in self.minutes), seconds=frozenset({left_s}))
 
 
 def write_spellings(fields: Fields) -> list[str]:

@@ -55,8 +55,8 @@ def write_starred(field: Field, numbers: Collection[int]) -> str | None:
         return write_numbers(field, numbers)
     if field.low not in numbers:
         return None
-    rest = sorted({*numbers} - {field.low})
-    return ",".join([f"*/{len(field.full())}", *write_ranges(rest)])
+    others = sorted({*numbers} - {field.low})
+    return ",".join([f"*/{len(field.full())}", *write_ranges(others)])
 
 
 def step_through(field: Field, numbers: Collection[int]) -> int | None:

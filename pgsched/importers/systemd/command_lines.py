@@ -2,10 +2,11 @@
 
 Invariant: a command has the arguments that systemd would pass, or it is refused.
 
-The rules are those of systemd.service(5), "Command lines", and systemd.syntax(7), "Quoting": words in quotes, escapes
-as in C, `$NAME` and `${NAME}` from Environment=, `$$`, specifiers, several commands separated by a lone `;`, and signs
-before the program. `-`: a failure does not count. `@`: the second word is the name that the program sees as its own.
-`:`: no variables are put in. `+`, `!`, `!!`: with other rights, and `|`: by a shell of the user.
+The rules are those of systemd.service(5), "Command lines", and systemd.syntax(7), "Quoting". Words may be in quotes,
+with escapes as in C. `$NAME` and `${NAME}` are from Environment=; `$$` and specifiers are replaced. A lone `;`
+separates commands. Signs may stand before the program. `-`: a failure does not count. `@`: the second word is the name
+that the program sees as its own. `:`: no variables are put in. `+`, `!`, `!!`: with other rights, and `|`: by a shell
+of the user.
 """
 
 from __future__ import annotations

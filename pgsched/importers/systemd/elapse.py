@@ -2,7 +2,7 @@
 
 Invariant: the slots of a schedule are the instants at which systemd lets the timer elapse, or there is a remark.
 
-Calendar events and monotonic timers are in systemd.timer(5). pgsched has no start of a machine or of a unit: intervals
+Calendar events and monotonic timers are in systemd.timer(5). pgsched has no start of a machine or of a unit. Intervals
 count from the job's start, or from the end of its last run.
 """
 

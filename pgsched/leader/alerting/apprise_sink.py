@@ -1,9 +1,9 @@
-"""Targets of apprise as sinks: mail, Slack, Teams and what else the package knows (https://appriseit.com/services/).
+"""Sinks of apprise: mail, Slack, Teams and what else the package knows (https://appriseit.com/services/).
 
-Invariant: a target's URL holds secrets, and stays in this process. What comes from the database is text of the message
-and nothing else: it is never read as a URL, a file or a template.
+Invariant: the URL of such a sink holds secrets, and stays in this process. What comes from the database is text of the
+message and nothing else: it is never read as a URL, a file or a template.
 
-apprise is an optional package (pgsched[apprise]); only a process with such a target imports it.
+apprise is an optional package (pgsched[apprise]); only a process with such a sink imports it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TITLE_CHARACTERS = 200
 BODY_CHARACTERS = 20_000
 
 
-def make_target(name: str, url: str) -> Deliver:
+def make_delivery(name: str, url: str) -> Deliver:
     """Return a function that sends an alert to this URL. Raises InputError, which does not show the URL."""
     try:
         import apprise
@@ -27,13 +27,13 @@ def make_target(name: str, url: str) -> Deliver:
         ) from error
     # no plug-ins of the user's and no escapes in the text: what is sent comes from the database
     asset = apprise.AppriseAsset(app_id="pgsched", app_desc="pgsched", app_url="", interpret_escapes=False)
-    target = apprise.Apprise(asset=asset)
-    if not target.add(url):
+    service = apprise.Apprise(asset=asset)
+    if not service.add(url):
         raise InputError(f"alert-apprise: {name}: apprise cannot use this URL", "alert-apprise")
 
     def tell(alert: dict[str, Any]) -> None:
         opened = alert["event"] == "opened"
-        done = target.notify(
+        done = service.notify(
             title=title_of(alert),
             body=body_of(alert),
             notify_type=apprise.NotifyType.FAILURE if opened else apprise.NotifyType.SUCCESS,

@@ -1,7 +1,7 @@
-"""Sinks: the log, webhooks, commands and targets of apprise to which alerts are delivered.
+"""Sinks: the log, webhooks, commands and URLs of apprise to which alerts are delivered.
 
 Invariant: a delivery ends, however the other side behaves, and no secret gets into a table or a log. A sink is known by
-its host or program, and by a digest of the rest; a target of apprise by the name that its operator gave it.
+its host or program, and by a digest of the rest; a URL of apprise by the name that its operator gave it.
 
 Sinks are the process's own configuration (flags and environment). So write access to the database is not enough to make
 this machine run a command or call a URL.
@@ -60,7 +60,7 @@ def configured_sinks(settings: AlertSettings) -> list[AlertSink]:
         AlertSink("log", log_alert),
         *(AlertSink(webhook_name(url), make_webhook(url)) for url in settings.webhooks),
         *(AlertSink(command_name(line), make_command(line)) for line in settings.commands),
-        *(AlertSink(f"apprise {name}", make_apprise(name, url)) for name, url in settings.targets.items()),
+        *(AlertSink(f"apprise {name}", make_apprise(name, url)) for name, url in settings.named.items()),
     ]
 
 
@@ -69,9 +69,9 @@ def make_apprise(name: str, url: str) -> Deliver:
 
     Raises InputError where the package is not installed, or does not know the URL. The database knows the name alone.
     """
-    from pgsched.leader.alerting.apprise_sink import make_target
+    from pgsched.leader.alerting.apprise_sink import make_delivery
 
-    return make_target(name, url)
+    return make_delivery(name, url)
 
 
 def build_sink_name(kind: str, shown: str, whole: str) -> str:

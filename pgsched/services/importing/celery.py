@@ -88,7 +88,7 @@ def entries_of(app: Any, schedule: Mapping[Any, Any]) -> Iterator[Entry]:
             task=task,
             schedule=read_schedule(when, relative=bool(entry.get("relative"))),
             where=f"entry {str(name)[:200]}",
-            source=describe(when),
+            source=describe_when(when),
             args=entry.get("args") or (),
             kwargs=entry.get("kwargs") or {},
             options=options_of(app, task, entry.get("options") or {}),
@@ -157,7 +157,7 @@ def zone_name(when: Any) -> str | None:
     return str(when.tz) if getattr(when, "tz", None) is not None else None
 
 
-def describe(when: Any) -> str:
+def describe_when(when: Any) -> str:
     """Return a schedule as it is shown in a comment."""
     try:
         return " ".join(repr(when).split())[:200]

@@ -1,6 +1,6 @@
 """Read the text files of other schedulers: bounded, and each problem as one line that names the file.
 
-Invariant: whatever stands at a path, reading ends: no pipe or device is opened for long, no link is followed in a
+Invariant: whatever stands at a path, reading ends. No pipe or device is opened for long, no link is followed in a
 circle, and no file is read beyond its limit.
 """
 

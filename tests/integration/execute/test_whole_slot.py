@@ -12,7 +12,7 @@ import pytest
 
 from pgsched.app.control import AttemptState
 from pgsched.core.model import Claim, Outcome, Result
-from pgsched.core.slot_text import Interval
+from pgsched.core.schedule.slot_text import Interval
 from pgsched.db.connection.connect import aconnect
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.runs import claims

@@ -78,7 +78,7 @@ def run(run_id: int, state: str = "running", **more: Any) -> Row:
 def job(name: str, state: str = "active", **more: Any) -> Row:
     values = {
         "id": 1, "name": name, "state": state, "schedule": "0 2 * * *", "timezone": "UTC", "run_at": None,
-        "queue": "default",
+        "queue": "default", "mode": "run",
         "kind": "task", "task": "reports.build", "args": {}, "error": None, "run_state": "succeeded", "late_s": 0.02,
         "took_s": 61.0, "next_at": NOW + timedelta(minutes=2), "next_allowed_at": NOW + timedelta(minutes=2),
         "now": NOW,

@@ -1,4 +1,4 @@
-"""From wall clocks to instants, by each source's rule for changes of the clocks. Nothing of pgsched is used."""
+"""From wall clocks to instants, by each source's rule for clock changes. Nothing of pgsched is used."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ZONES = [
     "Asia/Kathmandu",
 ]
 instants = st.datetimes(datetime(2005, 1, 1), datetime(2070, 1, 1), timezones=st.just(UTC))
-# Half of all instants lie within 30 hours of a change of the clocks.
+# Half of all instants lie within 30 hours of a clock change.
 changes = st.sampled_from(
     ["2011-12-30T10:00", "2026-03-29T01:00", "2026-10-25T01:00", "2026-04-04T14:00", "2026-09-06T04:00"]
 ).map(lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC))

@@ -50,7 +50,7 @@ def preview(
     """Say what a schedule means and show its next slots: of a job, or of --schedule.
 
     Of a job it considers the time zone, start, end, number of runs, jitter, pause and excluded dates. Slots within a
-    week of a change of the clocks say so. @every counts from --from here, from the job's start in a job.
+    week of a clock change say so. @every counts from --from here, from the job's start in a job.
 
     \b
     Example:

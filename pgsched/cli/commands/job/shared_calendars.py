@@ -158,7 +158,7 @@ def remove_time(
 
 def import_file(
     file: Annotated[str, typer.Argument(metavar="FILE", help="An iCalendar file (.ics); - reads it from stdin.")],
-    name: Annotated[str, typer.Option(metavar="NAME", help="The calendar that gets its events.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The calendar that gets its events.")],
     timezone: Annotated[
         str | None, typer.Option(help="IANA zone of the calendar: timed events are converted to it.")
     ] = None,

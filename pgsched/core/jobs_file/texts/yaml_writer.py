@@ -1,8 +1,8 @@
 """Write values as YAML that every reader of YAML 1.1 and 1.2 reads as the same values.
 
-Invariant: a text stays that text. What any reader could take for a number, a boolean, null, a date, a tag, an alias or
-a comment is quoted; so is what holds anything but letters, digits and a few signs. Control and invisible characters are
-escaped, so that no file controls a terminal.
+Invariant: a text stays that text. It is quoted if any reader could take it for a number, a boolean, null, a date, a
+tag, an alias or a comment. It is also quoted if it holds anything but letters, digits and a few signs. Control and
+invisible characters are escaped, so that no file controls a terminal.
 
 PyYAML's own writer does not quote what only YAML 1.2 takes for a number, does not escape invisible characters, and
 writes no comments between values, which the files of imports have.

@@ -28,6 +28,7 @@ KINDS = (
     "lock",
     "names",
     "database",
+    "calendar",
     "file",
 )
 

@@ -236,3 +236,22 @@ def test_the_orm_and_the_success_of_a_run_are_one_transaction_of_django(tasks: A
         assert cursor.fetchall() == [(0,), (1,), (7,)]
         cursor.execute("SELECT count(*) FROM pgsched.runs WHERE task = %s", [tasks.answer.module_path])
         assert cursor.fetchone() == (2,), "what was enqueued in the transaction that failed is gone"
+
+
+@pytest.mark.usefixtures("project_dsn")
+def test_the_app_has_the_tasks_and_jobs_of_the_project(tasks: Any) -> None:
+    app = shop_app()
+    assert app.name == "shop"
+    mine = {name.removeprefix(f"{tasks.__name__}.") for name in app.tasks}
+    assert {"echo", "welcome", "third_time"} <= mine
+    jobs = {job.name: job for job in app.declared_jobs}
+    assert [*jobs] == ["hourly welcome", "nightly welcome"]
+    nightly = jobs["nightly welcome"]
+    assert (nightly.task, nightly.schedule, nightly.timezone, nightly.args) == (
+        f"{tasks.__name__}.welcome_again", "0 3 * * *", "Europe/Vienna", {"user": 1},
+    )  # fmt: skip
+    assert jobs["hourly welcome"].args == {"user": 2, "name": "all"}
+    assert jobs["hourly welcome"].timezone == "America/Chicago", "that of the project"
+    assert nightly.policies["max_attempts"] == 1 and nightly.policies["description"] == "why"
+    shop_app()
+    assert len(app.declared_jobs) == 2, "once"

@@ -31,7 +31,7 @@ from pgsched.contrib.django.tasks_api import (
     task_backends,
 )
 from pgsched.contrib.django.tasks_api import tasks as api
-from tests.support.django_project.settings import BACKEND, TASKS, shop_app
+from tests.support.django_project.settings import BACKEND, TASKS
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram, pytest.mark.usefixtures("project_dsn")]
 
@@ -335,21 +335,3 @@ def test_enqueued_runs_are_logged(tasks: Any, caplog: pytest.LogCaptureFixture) 
     assert [record.getMessage() for record in caplog.records if record.name == signals.logger.name] == [
         f"Task id={result.id} path={tasks.__name__}.answer enqueued backend=default"
     ]
-
-
-def test_the_app_has_the_tasks_and_jobs_of_the_project(tasks: Any) -> None:
-    app = shop_app()
-    assert app.name == "shop"
-    mine = {name.removeprefix(f"{tasks.__name__}.") for name in app.tasks}
-    assert {"echo", "welcome", "third_time"} <= mine
-    jobs = {job.name: job for job in app.declared_jobs}
-    assert [*jobs] == ["hourly welcome", "nightly welcome"]
-    nightly = jobs["nightly welcome"]
-    assert (nightly.task, nightly.schedule, nightly.timezone, nightly.args) == (
-        f"{tasks.__name__}.welcome_again", "0 3 * * *", "Europe/Vienna", {"user": 1},
-    )  # fmt: skip
-    assert jobs["hourly welcome"].args == {"user": 2, "name": "all"}
-    assert jobs["hourly welcome"].timezone == "America/Chicago", "that of the project"
-    assert nightly.policies["max_attempts"] == 1 and nightly.policies["description"] == "why"
-    shop_app()
-    assert len(app.declared_jobs) == 2, "once"

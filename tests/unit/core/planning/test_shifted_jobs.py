@@ -22,7 +22,7 @@ BERLIN = "Europe/Berlin"
 WEEKEND = Times(weekdays=(0, 6))
 EXPRESSIONS = ["0 9 * * *", "0 9,17 * * *", "30 2 * * *", "0 9 1,15,28 * *", "0 */6 * * *", "0 9 * * *;0 20 * * SAT"]
 STEP = {"next_business_day": 1, "previous": -1, "skip": 0}
-# around the changes of the clocks in Berlin, and around Christmas
+# around the clock changes in Berlin, and around Christmas
 STARTS = ["2026-03-24", "2026-10-20", "2026-12-20"]
 
 

@@ -1,4 +1,4 @@
-"""A preview shows the slots that will be decided, and what a change of the clocks does to each of them."""
+"""A preview shows the slots that will be decided, and what a clock change does to each of them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgsched.core.shadow.comparing import Difference, Span, compare
+from pgsched.core.shadow.comparing import ComparedTime, Comparison, compare
 from pgsched.core.shadow.matching import Matcher, as_cron_prints, read_mapping
 from pgsched.errors import InputError
 
@@ -104,12 +104,12 @@ MINUTE = 60.0
 
 
 def pairs(slots: list[float], starts: list[float], due: list[float] | None = None, late: set[float] | None = None,
-          begin_s: float = 0, end_s: float = 10_000, tolerance_s: float = 60) -> Difference:  # fmt: skip
-    span = Span(begin_s, end_s, tolerance_s)
+          begin_s: float = 0, end_s: float = 10_000, tolerance_s: float = 60) -> Comparison:  # fmt: skip
+    span = ComparedTime(begin_s, end_s, tolerance_s)
     return compare(("j",), array("d", slots), late or set(), array("d", starts), array("d", due or starts), span)
 
 
-def counts(found: Difference) -> tuple[int, int, int]:
+def counts(found: Comparison) -> tuple[int, int, int]:
     return found.matched, found.only_here, found.only_there
 
 

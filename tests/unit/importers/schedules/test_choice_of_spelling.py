@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pgsched.importers.schedules.clock_changes import Choice, Rule, choose_spelling
 from pgsched.importers.schedules.fields import Fields
+from pgsched.importers.schedules.spellings import Choice, Rule, choose_spelling
 from tests.support.importing.slots import NOW
 
 CELERY, APSCHEDULER, PG_CRON = Rule(True, False), Rule(True, True), Rule(False, True)

@@ -1,4 +1,4 @@
-"""Targets of apprise: what they send, what they refuse, and that nothing of their URL is told."""
+"""Sinks of apprise: what they send, what they refuse, and that nothing of their URL is told."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pgsched.config import AlertSettings, find_alerts, find_targets
+from pgsched.config import AlertSettings, find_alerts, find_named_sinks
 from pgsched.errors import InputError
 from pgsched.leader.alerting import apprise_sink
 from pgsched.leader.alerting.sinks import AlertSink, NotDelivered, configured_sinks
@@ -19,13 +19,13 @@ ALERT = {
 }  # fmt: skip
 
 
-def target(url: str, name: str = "mail") -> AlertSink:
-    return configured_sinks(AlertSettings(targets={name: url}))[-1]
+def sink_of(url: str, name: str = "mail") -> AlertSink:
+    return configured_sinks(AlertSettings(named={name: url}))[-1]
 
 
 def to(server: Server) -> AlertSink:
-    """Return a target of apprise that sends JSON to a server on loopback."""
-    return target(f"json://127.0.0.1:{server.port}/hook")
+    """Return a sink of apprise that sends JSON to a server on loopback."""
+    return sink_of(f"json://127.0.0.1:{server.port}/hook")
 
 
 def test_an_alert_is_sent_with_a_subject_and_a_text() -> None:
@@ -68,23 +68,23 @@ def test_long_text_is_cut() -> None:
 @pytest.mark.parametrize("url", ["nowhere://secret@example", "not a url", "mailto://"])
 def test_a_url_that_apprise_does_not_know_is_refused_without_being_told(url: str) -> None:
     with pytest.raises(InputError) as refused:
-        target(url)
+        sink_of(url)
     assert str(refused.value) == "alert-apprise: mail: apprise cannot use this URL"
 
 
 def test_targets_come_from_the_environment_and_from_flags() -> None:
     env = {"PGSCHED_ALERT_APPRISE_MAIL": "mailto://a", "PGSCHED_ALERT_APPRISE_OPS": "slack://b"}
-    assert find_targets(["ops=discord://c", "more-1=json://d"], env) == {
+    assert find_named_sinks(["ops=discord://c", "more-1=json://d"], env) == {
         "mail": "mailto://a", "ops": "discord://c", "more-1": "json://d",
     }  # fmt: skip
-    assert find_alerts(env).targets == {"mail": "mailto://a", "ops": "slack://b"}
+    assert find_alerts(env).named == {"mail": "mailto://a", "ops": "slack://b"}
     assert "mailto" not in repr(find_alerts(env))
 
 
 @pytest.mark.parametrize("flag", ["mail", "mail=", "=json://a", "json://a?b=c", "Mail=json://a", "a b=json://a"])
 def test_a_wrong_flag_is_refused_without_being_told(flag: str) -> None:
     with pytest.raises(InputError) as refused:
-        find_targets([flag], {})
+        find_named_sinks([flag], {})
     assert "json" not in str(refused.value)
 
 
@@ -93,4 +93,4 @@ def test_without_the_package_the_process_says_how_to_get_it(monkeypatch: pytest.
 
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(InputError, match=r"pip install 'pgsched\[apprise\]'"):
-        target("json://localhost")
+        sink_of("json://localhost")

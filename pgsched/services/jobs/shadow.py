@@ -2,8 +2,9 @@
 
 Invariant: memory is bounded. A log streams; of each start of a compared job two numbers are kept, of others a count.
 
-The time that is compared is the one that both sides know: the log from its first to its last line, this database from
-the first slot of a job to the last decided one. In a Kubernetes listing it begins for each job with its first Job.
+The time that is compared is the one that both sides know. The log knows it from its first to its last line, this
+database from the first slot of a job to the last decided one. In a Kubernetes listing it begins for each job with its
+first Job.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 from pgsched.core.model import Row
 from pgsched.core.schedule.calendar import calendar
 from pgsched.core.schedule.cron import Schedule, parse
-from pgsched.core.shadow.comparing import EARLY_S, Difference, Span, compare, instant
+from pgsched.core.shadow.comparing import EARLY_S, ComparedTime, Comparison, compare, instant
 from pgsched.core.shadow.csv_log import CsvReader
 from pgsched.core.shadow.kubernetes import MOST_BYTES, KubernetesReader
 from pgsched.core.shadow.log_lines import guess_source, split_lines
@@ -98,7 +99,7 @@ class ShadowReport:
     begin: datetime
     end: datetime
     starts: int
-    jobs: list[Difference] = field(default_factory=list)
+    jobs: list[Comparison] = field(default_factory=list)
     unmatched: list[Unmatched] = field(default_factory=list)
     more_unmatched: int = 0
 
@@ -242,7 +243,7 @@ def read_whole(head: bytes, file: Readable) -> str:
 
 def compare_group(
     conn: Connection[Any], jobs: Sequence[Row], found: Starts, group: int, question: Question, partial: bool
-) -> Difference:
+) -> Comparison:
     """Compare the slots of jobs that are one to the log with their starts."""
     names = tuple(job["name"] for job in jobs)
     at, due = found.at.get(group, array("d")), found.due.get(group, array("d"))
@@ -251,14 +252,14 @@ def compare_group(
         at, due = array("d", [one for _, one in pairs]), array("d", [one for one, _ in pairs])
     span = span_of(conn, jobs, found, question, due[0] if partial and due else None)
     if span is None:
-        return Difference(names)
+        return Comparison(names)
     slots, late = slots_of_group(conn, jobs, span, question)
     return compare(names, slots, late, at, due, span)
 
 
 def span_of(
     conn: Connection[Any], jobs: Sequence[Row], found: Starts, question: Question, first_s: float | None
-) -> Span | None:
+) -> ComparedTime | None:
     """Return the time that both sides know of all these jobs; None: there is none.
 
     `first_s`: the first start of these jobs, where the log says nothing about the time before it.
@@ -273,11 +274,11 @@ def span_of(
     begin_s = max(begin for begin, _ in known if begin is not None)
     end_s = min(end for _, end in known if end is not None)
     tolerance = question.tolerance + max(job["jitter"] for job in jobs)
-    return Span(begin_s, end_s, tolerance.total_seconds()) if begin_s <= end_s else None
+    return ComparedTime(begin_s, end_s, tolerance.total_seconds()) if begin_s <= end_s else None
 
 
 def slots_of_group(
-    conn: Connection[Any], jobs: Sequence[Row], span: Span, question: Question
+    conn: Connection[Any], jobs: Sequence[Row], span: ComparedTime, question: Question
 ) -> tuple[array[float], set[float]]:
     """Return the slots of these jobs, sorted, and those that were decided late. Raises InputError beyond MOST_SLOTS."""
     slots, late = array("d"), set[float]()

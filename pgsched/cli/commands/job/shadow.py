@@ -22,8 +22,8 @@ from pgsched.core.wording import format_short_duration, shorten
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
-    from pgsched.core.shadow.comparing import Difference
-    from pgsched.services.shadow import Log, ShadowReport
+    from pgsched.core.shadow.comparing import Comparison
+    from pgsched.services.jobs.shadow import Log, ShadowReport
 
 SHOWN = 5  # instants of a job, and at most four times as many commands
 LARGE = 10_000_000  # bytes from which on a progress bar is shown
@@ -75,7 +75,7 @@ def report(
       kubectl get jobs -A -o json | pgsched shadow report --log -
     """
     from pgsched.core.shadow.log_lines import check_source
-    from pgsched.services.shadow import Question, read_report
+    from pgsched.services.jobs.shadow import Question, read_report
 
     question = Question(
         read_instant("since", since), read_instant("until", until), parse_option_duration("tolerance", tolerance),
@@ -110,7 +110,7 @@ def read_lines(path: str) -> list[str]:
 @contextmanager
 def opened(paths: list[str], source: str | None) -> Iterator[list[Log]]:
     """Open the logs, unpacked; on a terminal, show how much of large ones is read. Raises InputError."""
-    from pgsched.services.shadow import Log
+    from pgsched.services.jobs.shadow import Log
 
     with ExitStack() as stack:
         files: list[tuple[str, BinaryIO, int]] = []
@@ -179,16 +179,16 @@ def print_report(found: ShadowReport) -> None:
         others = [[one.count, shorten(one.text, 200) + (f" (is it {one.meant}?)" if one.meant else "")]
                   for one in found.unmatched[: 4 * SHOWN]]  # fmt: skip
         print_table(["STARTS", "NO JOB'S COMMAND"], others, wrap=True)
-    rest = len(found.unmatched) - 4 * SHOWN
-    if rest > 0 or found.more_unmatched:
-        print(f"and {rest + found.more_unmatched:,} more: --json has them")
+    hidden = len(found.unmatched) - 4 * SHOWN
+    if hidden > 0 or found.more_unmatched:
+        print(f"and {hidden + found.more_unmatched:,} more: --json has them")
     unknown = sum(one.begin is None for one in found.jobs)
     print(f"\n{len(differing)} of {len(found.jobs)} jobs differ" if differing else "\nno difference")
     if unknown:
         print(f"{unknown} jobs were not compared: no slot of theirs was decided in the time of the log")
 
 
-def describe_difference(one: Difference) -> Iterator[list[str]]:
+def describe_difference(one: Comparison) -> Iterator[list[str]]:
     """Yield a line for the slots only here, and one for the starts only there."""
     for where, count, instants in (("here", one.only_here, one.here), ("there", one.only_there, one.there)):
         if count:

@@ -3,8 +3,8 @@
 Invariant: a choice without a difference has the source's slots around every clock change of the next YEARS years.
 
 Elsewhere all spellings have the slots that the wall clocks name. Where clocks change, sources differ, and so do our
-spellings (pgsched.core.schedule.cron): a schedule whose second, minute or hour begins with `*` has the wall clocks that
-exist, as often as they come; another one has each wall clock once.
+spellings (pgsched.core.schedule.cron). A schedule whose second, minute or hour begins with `*` has the wall clocks that
+exist, as often as they come. Another one has each wall clock once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.base import SECOND, Schedule
 from pgsched.core.schedule.cron import parse
+from pgsched.importers.imported import Reason, Remark
 from pgsched.importers.schedules.fields import Fields, write_spellings
 
 YEARS = 2
@@ -52,6 +54,17 @@ class Choice:
     def kept(self) -> bool:
         """Whether it is written in another way for the sake of clock changes."""
         return self.differs is None and self.expression != self.usual
+
+
+def add_choice(columns: dict[str, Any], remarks: list[Remark], choice: Choice, timezone: str) -> None:
+    """Add an expression and its zone to the columns of a job, and what is to be said about clock changes."""
+    columns["schedule"] = choice.expression
+    if timezone != "UTC":
+        columns["timezone"] = timezone
+    if choice.differs:
+        remarks.append(Remark(Reason.CLOCK_CHANGE, choice.differs, "schedule"))
+    elif choice.kept:
+        remarks.append(Remark(Reason.CLOCK_CHANGE_KEPT, f"else it would be {choice.usual}", "schedule"))
 
 
 def choose_spelling(fields: Fields, timezone: str, rule: Rule, now: datetime) -> Choice | None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgsched.core.slot_text import KNOWN, MOST_TOKENS, SlotWriter, fill, has_token, local_slot
+from pgsched.core.schedule.slot_text import KNOWN, MOST_TOKENS, SlotWriter, fill, has_token, local_slot
 from pgsched.errors import InputError, ScheduleError
 from pgsched.execute.slot_tokens import fill_slot, is_unknown_zone
 from tests.support.executing import claim
