@@ -5,16 +5,12 @@ Invariant: whatever does not carry over exactly has a remark, and its reason is 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from pgsched.config import MAX_PAYLOAD_BYTES
-
-LONGEST_TASK = 65_536
 CRONTAB = "https://manpages.debian.org/crontab.5"
 CRONIE = "https://man7.org/linux/man-pages/man5/crontab.5.html"
 TIMER = "https://www.freedesktop.org/software/systemd/man/latest/systemd.timer.html"
@@ -63,7 +59,8 @@ class Reason(Enum):
     ANCHOR = ("An interval counts from another instant: the job's start.", (ROBFIG, CELERY, APSCHEDULER), True)
     MONOTONIC = ("The source counts from the boot or from the unit's last start or end.", (TIMER,))
     SYNTAX = ("The source itself does not accept this.", (CRONTAB, TIMER, CRONJOB, CELERY_CRONTAB, PG_CRON))
-    TOO_LONG = ("A command has 65,536 characters at most, its arguments 1 MiB.", (K8S_JOB, SERVICE))
+    REFUSED = ("No job can have a value that it has: it is too long, or out of range.",
+               (CRONTAB, SERVICE, CRONJOB, CELERY, APSCHEDULER, PG_CRON))  # fmt: skip
     PERSISTENT = ("A missed run is made up for, once: catch_up is latest.", (TIMER,), True)
     WAKE_SYSTEM = ("pgsched does not wake a machine that sleeps.", (TIMER,))
     CLOCK_TRIGGER = ("pgsched does not start jobs because clock or zone of a machine change.", (TIMER,))
@@ -176,19 +173,6 @@ class Imported:
             found.update({remark.reason for remark in job.remarks})
         found.update(omitted.remark.reason for omitted in self.omitted)
         return {reason: found[reason] for reason in Reason if found[reason]}
-
-
-def omit_too_long(imported: Imported) -> Imported:
-    """Return what was imported, without jobs whose command or arguments the database would not take."""
-    kept = []
-    for job in imported.jobs:
-        size = len(json.dumps(job.columns.get("args", {}), default=str))
-        if len(str(job.columns.get("task", ""))) > LONGEST_TASK or size > MAX_PAYLOAD_BYTES:
-            remark = Remark(Reason.TOO_LONG, f"its arguments have {size} characters")
-            imported.omitted.append(Omitted(job.where, job.source[:200], remark))
-        else:
-            kept.append(job)
-    return Imported(kept, imported.remarks, imported.omitted)
 
 
 def merge_imported(parts: Iterable[Imported]) -> Imported:

@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 
 LONGEST = 60
 LONGEST_NAME, LONGEST_QUEUE = 190, 100
+LONGEST_DESCRIPTION = 10_000
+NOT_IN_A_TEXT = re.compile("[\x00\ud800-\udfff]")
 NOT_IN_A_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # What a shell line consists of: a redirection, a word, or the end of a simple command.
 TOKEN = re.compile(
@@ -63,6 +65,11 @@ class JobNames:
 def clean_name(text: str, longest: int = LONGEST_QUEUE) -> str:
     """Return a text as a name that the database takes: without control characters, cut, and not empty."""
     return NOT_IN_A_NAME.sub("-", text).strip()[:longest].strip() or "unnamed"
+
+
+def clean_text(text: str) -> str:
+    """Return a description as the database takes it: without NUL and half characters, and cut."""
+    return NOT_IN_A_TEXT.sub(" ", text)[:LONGEST_DESCRIPTION]
 
 
 def name_of_command(command: str, otherwise: str) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pgsched.control_characters import escape_controls
+from pgsched.core.jobs_file.texts.yaml_writer import entry_lines, escape_unprintable, flow_text, scalar_text
 from pgsched.core.units import format_count
+from pgsched.importers.file_values import file_values
 from pgsched.importers.imported import Imported, ImportedJob, Reason, Remark
-from pgsched.importers.yaml_text import entry_lines, escape_unprintable, flow_text, scalar_text
 
 COMMENT_WIDTH = 110
 MOST_OF_A_SOURCE = 300  # characters of the source's line that a comment repeats
@@ -74,9 +75,9 @@ def summary_lines(imported: Imported) -> list[str]:
 
 
 def _with_mode(job: ImportedJob, mode: str | None) -> dict[str, Any]:
-    if job.columns.get("paused") or mode is None:
-        return {**job.columns, "paused": True}
-    return {**job.columns, "mode": mode}
+    """Return the columns as the file has them, with what keeps the job from running."""
+    columns = file_values(job.columns)
+    return columns | ({"paused": True} if columns.get("paused") or mode is None else {"mode": mode})
 
 
 def _without(columns: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,20 +22,12 @@ from pgsched.db.sources.tables import MOST_ROWS, check_size
 from pgsched.errors import InputError
 
 MAGIC = b"SQLite format 3\0"
+WITH_WAL = b"\2\2"  # the bytes 18 and 19 of a file that has a write-ahead log
 LIMIT_S = 30.0
 LONGEST_VALUE = 2 * 1024 * 1024
 INSTRUCTIONS = 1000  # of SQLite's machine, between two looks at the clock
 FIND_TABLE = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
 GENERATED = "SELECT count(*) FROM pragma_table_xinfo(?) WHERE hidden <> 0"
-
-
-def is_sqlite(path: Path) -> bool:
-    """Check whether a file begins as a database of SQLite. Raises InputError where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", "source") from None
 
 
 def read_sqlite_table(path: Path, table: str) -> list[Row]:
@@ -62,8 +54,13 @@ def check_table(conn: sqlite3.Connection, path: Path, table: str) -> None:
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """Open a file of SQLite. Raises sqlite3.Error."""
-    conn = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5)
+    """Open a file of SQLite. Raises sqlite3.Error, OSError.
+
+    SQLite makes two files beside one with a write-ahead log, also for reading. Where nothing has the file open, and so
+    there is no log, it is told that the file does not change.
+    """
+    alone = "&immutable=1" if has_no_log(path) else ""
+    conn = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro{alone}", uri=True, timeout=5)
     conn.row_factory = sqlite3.Row
     conn.text_factory = lambda data: data.decode("utf-8", "replace")
     conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
@@ -75,10 +72,16 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     return conn
 
 
+def has_no_log(path: Path) -> bool:
+    """Check whether a file is one with a write-ahead log, which it does not have at the moment. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(20)[18:] == WITH_WAL and not path.with_name(f"{path.name}-wal").exists()
+
+
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Raise what SQLite refuses as InputError."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise InputError(f"{path}: SQLite: {error}", "source") from None

@@ -1,16 +1,19 @@
 """Read a whole table of another scheduler, from PostgreSQL or from a file of SQLite.
 
-Invariant: nothing is written, and rows and bytes are bounded.
+Invariant: nothing is written, rows and bytes are bounded, and nothing runs that others have put into the database.
+
+A view would run functions of whoever made it, with the rights of whoever reads it
+(https://www.postgresql.org/docs/current/sql-createview.html). No scheduler keeps its jobs in one. And whoever owns a
+database may put a schema before pg_catalog in everybody's search path, with functions and operators of its own. So the
+path is only read, to find the table in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-import psycopg
-from psycopg import errors
 from psycopg import sql as composing
 from psycopg.rows import dict_row
 
@@ -22,8 +25,24 @@ from pgsched.errors import InputError
 MOST_ROWS = 20_000
 MOST_BYTES = 256 * 1024 * 1024
 AT_ONCE = 200  # rows that are fetched together
+ORDINARY = ("r", "p")  # pg_class.relkind: a table, and one with partitions
 # A standby will do, and the tables are where the user's own search path finds them.
 SETTINGS = {"default_transaction_read_only": "on", "search_path": None}
+FIND_TABLE = b"""
+SELECT n.nspname, c.oid, c.relkind::pg_catalog.text
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relname = %(table)s AND n.nspname = ANY (%(schemas)s)
+ORDER BY pg_catalog.array_position(%(schemas)s::name[], n.nspname)
+LIMIT 1
+"""
+
+
+class Found(NamedTuple):
+    """A table that was found: its schema, and its oid and kind as pg_class has them."""
+
+    schema: str
+    oid: int
+    kind: str
 
 
 @contextmanager
@@ -33,41 +52,63 @@ def open_source(dsn: str) -> Iterator[Connection[Any]]:
         yield conn
 
 
+@contextmanager
+def sealed_path(conn: Connection[Any]) -> Iterator[list[str]]:
+    """Open a transaction in which names mean those of PostgreSQL itself; yield the schemas of the user's own path.
+
+    Raises the PgschedError that explains what the database refuses.
+    """
+    with raise_explained(), conn.transaction():
+        row = conn.execute(b"SELECT pg_catalog.current_schemas(true)::pg_catalog.text[]").fetchone()
+        conn.execute(b"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)")
+        yield row[0] if row else []
+
+
 def read_table(conn: Connection[Any], table: str) -> list[Row]:
     """Return the rows of a table as dicts. `table`: its name, with the schema before a dot where it is needed.
 
     Raises InputError for a table that is not there or too large, and PgschedError for what the database refuses.
     """
-    statement = composing.SQL("SELECT * FROM {}").format(composing.Identifier(*table.split(".")))
     found: list[Row] = []
     size = 0
-    try:
-        with (
-            raise_explained_but_missing(table),
-            conn.transaction(),
-            conn.cursor("import", row_factory=dict_row) as cursor,
-        ):
-            cursor.itersize = AT_ONCE
-            for row in cursor.execute(statement):
-                size += sum(len(value) for value in row.values() if isinstance(value, str | bytes))
-                found.append(row)
-                check_size(table, len(found), size)
-    except errors.UndefinedTable:
-        name = conn.info.dbname
-        raise InputError(f"there is no table {table} in the database {name}", "source") from None
+    with sealed_path(conn) as schemas, conn.cursor("import", row_factory=dict_row) as cursor:
+        name = check_table(conn, table, schemas)
+        cursor.itersize = AT_ONCE
+        for row in cursor.execute(composing.SQL("SELECT * FROM {}").format(name)):
+            size += sum(len(value) for value in row.values() if isinstance(value, str | bytes))
+            found.append(row)
+            check_size(table, len(found), size)
     return found
 
 
-@contextmanager
-def raise_explained_but_missing(table: str) -> Iterator[None]:
-    """Raise the database's refusals as errors that explain them, but leave a missing table to the caller."""
-    try:
-        yield
-    except (errors.UndefinedTable, InputError):
-        raise
-    except psycopg.Error:
-        with raise_explained():
-            raise
+def check_table(conn: Connection[Any], table: str, schemas: list[str]) -> composing.Identifier:
+    """Return the whole name of a table, which is locked until the transaction ends. `schemas`: where to look for it.
+
+    The server counts the bytes before any are fetched. Raises InputError for a table that is not there, for what is no
+    ordinary table, and for one with too many rows or bytes.
+    """
+    found = find_table(conn, table, schemas)
+    if found is None:
+        raise InputError(f"there is no table {table} in the database {conn.info.dbname}", "source")
+    if found.kind not in ORDINARY:
+        raise InputError(f"{table} is no table: a view would run what its maker likes, with your rights", "source")
+    name = composing.Identifier(found.schema, table.rpartition(".")[2])
+    conn.execute(composing.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(name))
+    if find_table(conn, table, schemas) != found:
+        raise InputError(f"the table {table} was replaced while it was read", "source")
+    counted = composing.SQL(
+        "SELECT count(*), coalesce(sum(octet_length(t::text)), 0)::bigint FROM (SELECT * FROM {} LIMIT {}) AS t"
+    ).format(name, composing.Literal(MOST_ROWS + 1))
+    rows, size = conn.execute(counted).fetchone() or (0, 0)
+    check_size(table, rows, size)
+    return name
+
+
+def find_table(conn: Connection[Any], table: str, schemas: list[str]) -> Found | None:
+    """Return the table of a name; None where there is none. `schemas`: where to look if the name has no schema."""
+    schema, _, alone = table.rpartition(".")
+    row = conn.execute(FIND_TABLE, {"table": alone, "schemas": [schema] if schema else schemas}).fetchone()
+    return None if row is None else Found(*row)
 
 
 def check_size(table: str, rows: int, size: int) -> None:
@@ -80,7 +121,7 @@ def check_size(table: str, rows: int, size: int) -> None:
 
 def read_settings(conn: Connection[Any], names: list[str]) -> dict[str, str]:
     """Return the server's settings of these names that the role may see."""
-    with raise_explained():
+    with sealed_path(conn):
         found = conn.execute(
             b"SELECT name, setting FROM pg_catalog.pg_settings WHERE name = ANY (%s)", [names]
         ).fetchall()
@@ -89,7 +130,7 @@ def read_settings(conn: Connection[Any], names: list[str]) -> dict[str, str]:
 
 def passes_row_security(conn: Connection[Any]) -> bool:
     """Check whether the role sees all rows of tables with row security."""
-    with raise_explained():
+    with sealed_path(conn):
         found = conn.execute(
             b"SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = current_user"
         ).fetchone()

@@ -11,9 +11,8 @@ import binascii
 import json
 import re
 from base64 import b64decode
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,7 +22,9 @@ from pgsched.importers.apscheduler.cron import NotWritten
 from pgsched.importers.apscheduler.pickles import CLASSES, Foreign, Known, PickleRefused, describe_kind, read_pickle
 from pgsched.importers.apscheduler.triggers import read_trigger
 from pgsched.importers.arguments import add_arguments
+from pgsched.importers.file_values import omit_refused
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
+from pgsched.importers.job_names import JobNames, clean_name, clean_text
 
 MOST_JOBS = 20_000
 MOST_BYTES = 64 * 1024 * 1024  # of a file that `export_jobs` wrote
@@ -101,18 +102,15 @@ def import_states(states: list[tuple[str, Any]], omitted: list[Omitted], now: da
     if len(states) > MOST_JOBS:
         raise InputError(f"{len(states):,} jobs; at most {MOST_JOBS:,} are read at once")
     found = Imported(remarks=list(ABOUT_ALL), omitted=omitted)
-    known: Counter[str] = Counter()
+    names = JobNames()
     for identity, state in states:
         try:
             job = import_job(identity, state, now)
         except NotWritten as error:
             found.omitted.append(omit(identity, Reason.SCHEDULE, str(error)))
             continue
-        known[job.name] += 1
-        if known[job.name] > 1:
-            job = ImportedJob(f"{job.name[:180]} {identity[:12]}", job.columns, job.remarks, job.where, job.source)
-        found.jobs.append(job)
-    return found
+        found.jobs.append(replace(job, name=names.take_first(job.name, f"{job.name[:150]} {identity[:12]}")))
+    return omit_refused(found)
 
 
 def omit(identity: str, reason: Reason, text: str) -> Omitted:
@@ -130,7 +128,7 @@ def import_job(identity: str, state: Any, now: datetime) -> ImportedJob:
     name = (title or function if MADE_UP.fullmatch(identity) or not identity else identity)[:LONGEST_NAME]
     columns: dict[str, Any] = {"task": function, **plan.columns}
     if title and title not in (name, function.rpartition(".")[2]):
-        columns["description"] = title[:1000]
+        columns["description"] = clean_text(title)
     remarks = list(plan.remarks)
     remarks += add_arguments(columns, state.get("args"), state.get("kwargs"), describe=describe_kind)
     remarks += add_executor(columns, state.get("executor"))
@@ -148,7 +146,7 @@ def add_executor(columns: dict[str, Any], executor: Any) -> list[Remark]:
     """Add the queue that stands for another executor than the default one."""
     if executor in (None, "", "default") or not isinstance(executor, str):
         return []
-    columns["queue"] = executor[:100]
+    columns["queue"] = clean_name(executor)
     return [Remark(Reason.EXECUTOR, f"executor {executor[:100]}", "queue")]
 
 

@@ -97,8 +97,7 @@ def plan_walls(walls: Walls, rule: Rule, now: datetime) -> Plan:
 def check_schedule(expression: str, timezone: str) -> None:
     """Raise NotWritten for a schedule that pgsched refuses, as one that never fires."""
     try:
-        for one in expression.split(";"):
-            parse(one.strip(), timezone)
+        parse(expression, timezone)
     except ScheduleError as error:
         raise NotWritten(str(error)) from None
 

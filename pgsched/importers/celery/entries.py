@@ -9,7 +9,7 @@ https://docs.celeryq.dev/en/stable/userguide/calling.html (options).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -22,7 +22,9 @@ from pgsched.errors import InputError, ScheduleError
 from pgsched.importers.arguments import add_arguments
 from pgsched.importers.celery.crontabs import Crontab, FieldRefused
 from pgsched.importers.celery.options import Broker, add_options, read_seconds
+from pgsched.importers.file_values import omit_refused
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
+from pgsched.importers.job_names import JobNames, clean_text
 from pgsched.importers.schedules.lengths import every
 from pgsched.importers.schedules.spellings import Rule, add_choice, choose_spelling, find_changes
 
@@ -122,10 +124,14 @@ def import_entries(entries: Iterable[Entry], settings: Settings, now: datetime) 
         raise InputError(f"more than {MOST_JOBS:,} entries: that many are read at once")
     if any(isinstance(entry.schedule, Interval) for entry in listed):
         found.remarks.append(Remark(Reason.ANCHOR, "beat counts an interval from its own start"))
+    names = JobNames()
     for entry in listed:
         job = import_entry(entry, settings, now)
-        (found.omitted if isinstance(job, Omitted) else found.jobs).append(job)  # type: ignore[arg-type]
-    return found
+        if isinstance(job, Omitted):
+            found.omitted.append(job)
+        else:
+            found.jobs.append(replace(job, name=names.take(job.name)))
+    return omit_refused(found)
 
 
 def import_entry(entry: Entry, settings: Settings, now: datetime) -> ImportedJob | Omitted:
@@ -148,7 +154,7 @@ def import_entry(entry: Entry, settings: Settings, now: datetime) -> ImportedJob
     if isinstance(entry.schedule, Crontab) and (deadline := read_seconds(settings.starting_deadline)) is not None:
         columns["catch_up_window"] = deadline
     remarks += add_options(columns, options, settings.broker, zones.zone(settings.timezone))
-    return ImportedJob(entry.name[:200], columns, remarks, entry.where, entry.source)
+    return ImportedJob(entry.name, columns, remarks, entry.where, entry.source)
 
 
 def refuse(entry: Entry) -> Remark | None:
@@ -199,7 +205,7 @@ def add_crontab(
     choice = choose_spelling(fields, timezone, RULE, now)
     if choice is None:
         raise ScheduleError("day of month", "no expression says that a day must match both fields of days")
-    parse(choice.expression.partition(";")[0], timezone)
+    parse(choice.expression, timezone)
     add_choice(columns, remarks, choice, timezone)
     return remarks
 
@@ -240,7 +246,7 @@ def add_life(columns: dict[str, Any], entry: Entry) -> list[Remark]:
         if value is not None and "run_at" not in columns:
             columns[name] = value
     if entry.description:
-        columns["description"] = entry.description[:10_000]
+        columns["description"] = clean_text(entry.description)
     remarks = []
     if entry.one_off and "run_at" not in columns:
         columns["max_runs"] = 1

@@ -14,6 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pgsched.importers.imported import Reason, Remark
+from pgsched.importers.job_names import clean_name
 
 # They say how a message is sent and what is kept of it.
 OF_THE_MESSAGE = frozenset(
@@ -54,7 +55,7 @@ def add_options(columns: dict[str, Any], options: Mapping[str, Any], broker: Bro
     for name, value in given.items():
         match name:
             case "queue" if isinstance(getattr(value, "name", value), str) and value:
-                columns["queue"] = str(getattr(value, "name", value))[:100]
+                columns["queue"] = clean_name(str(getattr(value, "name", value)))
             case "expires":
                 remarks.append(add_expiry(columns, value, tz))
             case "priority":

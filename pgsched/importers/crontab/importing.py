@@ -23,7 +23,8 @@ from pgsched.errors import ScheduleError
 from pgsched.importers.clock_changes import Rule, describe_change, first_difference
 from pgsched.importers.crontab.fields import LineRefused, translate_fields, translate_macro
 from pgsched.importers.crontab.lines import BadLine, Entry, Setting, read_crontab
-from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, omit_too_long
+from pgsched.importers.file_values import omit_refused
+from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
 from pgsched.importers.job_names import JobNames, clean_name, name_of_command
 
 DEFAULT_PATH = "/usr/bin:/bin"
@@ -68,7 +69,7 @@ def import_crontab(text: str, options: CrontabOptions, names: JobNames | None = 
             reading.omit(line, line.remark)
         else:
             reading.add_entry(line)
-    return omit_too_long(reading.imported)
+    return omit_refused(reading.imported)
 
 
 class _Reading:

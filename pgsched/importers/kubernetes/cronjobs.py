@@ -18,7 +18,8 @@ from typing import Any
 
 from pgsched.core.policies import LONGEST, PRESETS
 from pgsched.core.schedule.cron import parse
-from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, omit_too_long
+from pgsched.importers.file_values import omit_refused
+from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
 from pgsched.importers.job_names import JobNames, clean_name, slug
 from pgsched.importers.kubernetes.documents import Manifest, ManifestError, read_documents
 from pgsched.importers.kubernetes.fields import FieldRefused, Fields
@@ -75,7 +76,7 @@ def import_cronjobs(text: str, options: ManifestOptions, names: ManifestNames | 
     except ManifestError as error:
         where = f"{options.label} line {error.line}".strip()
         imported.omitted.append(Omitted(where, "", Remark(Reason.SYNTAX, str(error))))
-    return omit_too_long(imported)
+    return omit_refused(imported)
 
 
 def _cronjobs(manifest: Manifest) -> Iterator[Manifest]:

@@ -18,7 +18,9 @@ from typing import Any
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import parse
 from pgsched.errors import InputError, ScheduleError
+from pgsched.importers.file_values import omit_refused
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
+from pgsched.importers.job_names import JobNames
 from pgsched.importers.pg_cron.schedules import AT_REBOOT, SyntaxRefused, read_schedule, read_seconds
 from pgsched.importers.schedules.spellings import Rule, add_choice, choose_spelling
 
@@ -89,18 +91,18 @@ def import_rows(rows: Iterable[Row], settings: Settings, now: datetime) -> Impor
         found.remarks.append(Remark(Reason.ANCHOR, "pg_cron counts an interval from the last start"))
     if listed:
         found.remarks.append(Remark(Reason.ROLE, f"apply the file as {usual_role}, whose jobs they were"))
-    names: Counter[str] = Counter()
+    names = JobNames()
     for row in listed:
-        name = (row.jobname or f"cron {row.jobid}")[:180]
-        names[name] += 1
-        job = import_row(row, name if names[name] == 1 else f"{name} ({row.jobid})", settings, timezone, now)
+        name = row.jobname or f"cron {row.jobid}"
+        name = names.take_first(name, f"{name} ({row.jobid})")
+        job = import_row(row, name, settings, timezone, now)
         if isinstance(job, Omitted):
             found.omitted.append(job)
             continue
         if row.username != usual_role:
             job.remarks.append(Remark(Reason.ROLE, f"it ran as {row.username}"))
         found.jobs.append(job)
-    return found
+    return omit_refused(found)
 
 
 def read_timezone(name: str) -> str:
@@ -157,7 +159,7 @@ def add_schedule(
     choice = choose_spelling(fields, timezone, RULE, now)
     if choice is None:
         raise ScheduleError("day of month", "no expression says that a day must match both fields of days")
-    parse(choice.expression.partition(";")[0], timezone)
+    parse(choice.expression, timezone)
     columns["overlap"] = "buffer_all"
     add_choice(columns, remarks, choice, timezone)
     if ignored:

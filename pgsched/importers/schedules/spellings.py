@@ -9,12 +9,10 @@ exist, as often as they come. Another one has each wall clock once.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -140,16 +138,15 @@ def _next_wall(walls: Schedule, naive: datetime) -> datetime | None:
 
 def slots_of_ours(expression: str, timezone: str, change: datetime) -> Iterator[datetime]:
     """Yield the slots of an expression around a clock change; of `a; b` those of both, each once."""
-    schedules = [parse(_one_second(one.strip()), timezone) for one in expression.split(";")]
-    slots = heapq.merge(*(one.between(change - AROUND, change + AROUND) for one in schedules))
-    return (slot for slot, _ in groupby(slots))
+    whole = "; ".join(map(_one_second, expression.split(";")))
+    return parse(whole, timezone).between(change - AROUND, change + AROUND)
 
 
 def _one_second(expression: str) -> str:
     """Return the expression with the first of its seconds only: clocks change by whole minutes."""
     words = expression.split()
     if len(words) == 5:
-        return expression
+        return " ".join(words)
     first = words[0]
     one = "*/60" if first.startswith("*") else first.split(",")[0].split("-")[0]
     return " ".join([one, *words[1:]])

@@ -16,13 +16,13 @@ from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import parse
 from pgsched.errors import ScheduleError
 from pgsched.importers.clock_changes import Rule, as_fixed, describe_change, first_difference
+from pgsched.importers.file_values import length_text
 from pgsched.importers.imported import Reason, Remark
 from pgsched.importers.schedules.lengths import every
 from pgsched.importers.systemd.calendar_events import CalendarEvent, EventRefused, parse_event
 from pgsched.importers.systemd.event_cron import cron_expressions
 from pgsched.importers.systemd.time_spans import parse_span
 from pgsched.importers.systemd.units import Unit
-from pgsched.importers.yaml_text import length_text
 
 ELAPSING = ("OnCalendar", "OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec")
 AT_START = ("OnBootSec", "OnStartupSec", "OnActiveSec")

@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.core.policies import LONGEST
-from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, omit_too_long
-from pgsched.importers.job_names import JobNames, clean_name
+from pgsched.importers.file_values import omit_refused
+from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
+from pgsched.importers.job_names import JobNames, clean_name, clean_text
 from pgsched.importers.systemd.elapse import ELAPSING, ElapseTimes, NoJob, elapse_settings, elapse_times
 from pgsched.importers.systemd.services import service_job
 from pgsched.importers.systemd.time_spans import parse_span
@@ -49,7 +50,7 @@ def import_timers(files: UnitFiles, options: TimerOptions, names: JobNames | Non
             imported.omitted.append(Omitted(name, "", Remark(Reason.NO_UNIT, "is masked: a link to /dev/null")))
             continue
         _import_timer(files, name, options, taken, imported)
-    return omit_too_long(imported)
+    return omit_refused(imported)
 
 
 def _import_timer(files: UnitFiles, name: str, options: TimerOptions, names: JobNames, imported: Imported) -> None:
@@ -97,7 +98,7 @@ def _job(
     columns: dict[str, Any] = {}
     remarks = [*times.remarks, *_timer_remarks(timer)]
     if description := timer.text("Unit", "Description") or service.text("Unit", "Description"):
-        columns["description"] = description[:1000]
+        columns["description"] = clean_text(description)
     if times.schedule is not None:
         columns |= {"schedule": times.schedule, "timezone": times.timezone}
     run = service_job(service, timezone=options.timezone, of_users=files.of_users, start_units=options.start_units)

@@ -7,9 +7,10 @@ from urllib.parse import unquote
 
 from pgsched.core.model import Row
 from pgsched.database_urls import split_url
-from pgsched.db.sources.sqlite import is_sqlite, read_sqlite_table
+from pgsched.db.sources.sqlite import MAGIC, read_sqlite_table
 from pgsched.db.sources.tables import open_source, read_table
 from pgsched.errors import InputError
+from pgsched.services.importing.text_files import read_bytes
 
 SQLITE = ("sqlite", "sqlite3", "spatialite")
 
@@ -22,6 +23,11 @@ def find_file(source: str) -> Path | None:
     if url.scheme not in SQLITE:
         return None
     return Path(unquote(url.address.partition("?")[0].removeprefix("/")))
+
+
+def is_sqlite(path: Path) -> bool:
+    """Check whether a file begins as a database of SQLite. Raises InputError where it cannot be read."""
+    return read_bytes(path, len(MAGIC)) == MAGIC
 
 
 def read_tables(source: str, tables: list[str]) -> list[list[Row]]:

@@ -20,8 +20,8 @@ MOST_ENTRIES = 20_000  # of one directory
 DEEPEST = 12
 
 
-def read_text_file(path: Path, most_bytes: int) -> str:
-    """Return the text of a file. Raises InputError."""
+def read_bytes(path: Path, most_bytes: int) -> bytes:
+    """Return the first bytes of a regular file. Raises InputError."""
     try:
         # O_NONBLOCK: opening a pipe would wait for its writer
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -31,13 +31,17 @@ def read_text_file(path: Path, most_bytes: int) -> str:
         if not stat.S_ISREG(os.fstat(number).st_mode):
             raise InputError(f"{path}: is no regular file", "source")
         try:
-            data = file.read(most_bytes + 1)
+            return file.read(most_bytes)
         except OSError as error:
             raise InputError(f"{path}: {describe_os_error(error)}", "source") from None
-    return decode_text(data, str(path), most_bytes)
 
 
-def decode_text(data: bytes, name: str, most_bytes: int) -> str:
+def read_text_file(path: Path, most_bytes: int, most_lines: int = MOST_LINES) -> str:
+    """Return the text of a file. Raises InputError."""
+    return decode_text(read_bytes(path, most_bytes + 1), str(path), most_bytes, most_lines)
+
+
+def decode_text(data: bytes, name: str, most_bytes: int, most_lines: int = MOST_LINES) -> str:
     """Return the text of some bytes. Raises InputError for what is too long, binary or not UTF-8."""
     if len(data) > most_bytes:
         raise InputError(f"{name}: has more than {most_bytes // MIB} MiB", "source")
@@ -48,8 +52,8 @@ def decode_text(data: bytes, name: str, most_bytes: int) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(f"{name}: line {line} is not UTF-8 (byte 0x{data[error.start]:02x})", "source") from None
-    if text.count("\n") > MOST_LINES:
-        raise InputError(f"{name}: has more than {MOST_LINES} lines", "source")
+    if text.count("\n") > most_lines:
+        raise InputError(f"{name}: has more than {most_lines} lines", "source")
     return text
 
 

@@ -20,8 +20,8 @@ from pgsched.importers.jobs_text import write_jobs_file
 from pgsched.importers.systemd.timers import TimerOptions
 from pgsched.services.importing.crontabs import CrontabSource, read_crontabs
 from pgsched.services.importing.units import read_timers
+from tests.support.importing.slots import away_from_changes, imported_slots
 from tests.support.importing.systemd_time import SystemdEvent
-from tests.support.importing.union_slots import away_from_changes, imported_slots
 from tests.support.importing.vixie import Vixie
 
 pytestmark = pytest.mark.long

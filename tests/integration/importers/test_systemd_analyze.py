@@ -14,8 +14,8 @@ from pgsched.importers.imported import Reason
 from pgsched.importers.systemd.calendar_events import EventRefused, parse_event
 from pgsched.importers.systemd.timers import TimerOptions, import_timers
 from pgsched.importers.systemd.units import UnitFiles
+from tests.support.importing.slots import away_from_changes, imported_slots
 from tests.support.importing.timer_events import EVENTS, INEXPRESSIBLE
-from tests.support.importing.union_slots import away_from_changes, imported_slots
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")]
 START = datetime(2026, 3, 27, 21, 7, 30, tzinfo=UTC)

@@ -1,41 +1,29 @@
-"""The slots of imported columns, and of the libraries that they come from."""
+"""The slots of imported columns, by pgsched's own schedules, and which of them are near a clock change."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import parse
 
 NOW = datetime(2026, 6, 1, 7, 13, 21, tzinfo=UTC)
+FOR_EVER = datetime.max.replace(tzinfo=UTC)
 A_DAY = timedelta(days=1)
 
 
-def slots_of(columns: Mapping[str, Any], start: datetime = NOW, count: int = 1000) -> list[datetime]:
-    """Return the first slots after an instant; of `a; b` those of both expressions, each once."""
-    timezone, anchor = columns.get("timezone", "UTC"), columns.get("starts_at")
-    schedules = [parse(one.strip(), timezone, anchor) for one in columns["schedule"].split(";")]
-    merged = (slot for slot, _ in groupby(heapq.merge(*(forever(one.after, start) for one in schedules))))
-    begin, end = columns.get("starts_at", start), columns.get("ends_at")
-    inside = (slot for slot in merged if slot >= begin)
-    found = []
-    for slot in islice(inside, count):
-        if end is not None and slot > end:
-            break
-        found.append(slot)
-    return found
-
-
-def forever(after: Callable[[datetime], datetime | None], start: datetime) -> Iterator[datetime]:
-    """Yield each slot that follows, until 40 years are over."""
-    slot = after(start)
-    while slot is not None and slot < start + 40 * 366 * A_DAY:
-        yield slot
-        slot = after(slot)
+def imported_slots(columns: Mapping[str, Any], start: datetime = NOW, count: int = 1000) -> list[datetime]:
+    """Return the first slots of a job after an instant."""
+    if "run_at" in columns:
+        return [columns["run_at"]]
+    starts_at = columns.get("starts_at")
+    schedule = parse(columns["schedule"], columns.get("timezone", "UTC"), starts_at)
+    since = start if starts_at is None else max(start, starts_at - timedelta(microseconds=1))
+    return list(islice(schedule.between(since, columns.get("ends_at", FOR_EVER)), count))
 
 
 def near_changes(timezone: str, years: int = 60) -> list[datetime]:
@@ -43,6 +31,7 @@ def near_changes(timezone: str, years: int = 60) -> list[datetime]:
     return [change.at for change in zones.changes(zones.zone(timezone), NOW, NOW + timedelta(days=366 * years))]
 
 
-def without_changes(slots: list[datetime], changes: list[datetime], around: timedelta = A_DAY) -> list[datetime]:
-    """Return the slots that are not near a clock change."""
-    return [slot for slot in slots if all(abs(slot - change) > around for change in changes)]
+def away_from_changes(slots: list[datetime], timezone: str) -> list[datetime]:
+    """Return the slots with the same offset a day before and a day after."""
+    tz = ZoneInfo(timezone)
+    return [s for s in slots if (s - A_DAY).astimezone(tz).utcoffset() == (s + A_DAY).astimezone(tz).utcoffset()]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pgsched.importers.imported import Reason
 from pgsched.importers.kubernetes.schedules import ScheduleRefused, translate_schedule
 from tests.support.importing.robfig import Robfig
-from tests.support.importing.union_slots import imported_slots
+from tests.support.importing.slots import imported_slots
 
 START = datetime(2026, 3, 27, 21, 7, 30, tzinfo=UTC)
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]

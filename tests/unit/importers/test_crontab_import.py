@@ -181,4 +181,4 @@ def test_a_command_that_is_too_long_becomes_no_job() -> None:
     for text in (f"1 1 * * * {'x' * 70_000}\n", f"A={'y' * 1_100_000}\n1 1 * * * x\n"):
         imported = read(text)
         assert imported.jobs == [] and len(imported.omitted) == 1
-        assert imported.omitted[0].remark.reason in (Reason.SYNTAX, Reason.TOO_LONG)
+        assert imported.omitted[0].remark.reason in (Reason.SYNTAX, Reason.REFUSED)

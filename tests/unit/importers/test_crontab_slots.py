@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from itertools import islice
 
 import pytest
 from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgsched.core.schedule.cron import parse
 from pgsched.importers.crontab.importing import CrontabOptions, import_crontab
 from pgsched.importers.imported import Imported, Reason
+from tests.support.importing.slots import imported_slots
 from tests.support.importing.vixie import Vixie
 
 START = datetime(2026, 3, 27, 21, 7, 30, tzinfo=UTC)
-FOR_EVER = datetime.max.replace(tzinfo=UTC)
 TIMES = [
     "* * * * *", "*/5 * * * *", "15 2 * * *", "0 */2 * * *", "30 1-5 * * *", "0,30 2 * * *", "*/90 * * * *",
     "7-59/20 3 * * *", "0 0 1,15 * 5", "0 0 */2 * 1", "0 0 1-7 * */2", "0 0 * * 7", "0 0 * * 5-7", "0 0 * * sat-sun",
@@ -34,9 +32,7 @@ def read(line: str, zone: str = "UTC") -> Imported:
 def slots(times: str, zone: str, count: int) -> list[datetime]:
     imported = read(f"{times} true", zone)
     assert not imported.omitted, imported.omitted
-    columns = imported.jobs[0].columns
-    schedule = parse(columns["schedule"], columns["timezone"])
-    return list(islice(schedule.between(START, FOR_EVER), count))
+    return imported_slots(imported.jobs[0].columns, START, count)
 
 
 @pytest.mark.parametrize("times", TIMES)

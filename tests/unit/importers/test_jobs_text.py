@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgsched.control_characters import CONTROL
+from pgsched.core.jobs_file.texts.yaml_writer import entry_lines
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, merge_imported
 from pgsched.importers.jobs_text import comment_lines, summary_lines, write_jobs_file
-from pgsched.importers.yaml_text import entry_lines
 
 NASTY = ("yes", "on", "22:00", "1e3", "0x1f", "null", "~", "- a", "a: b", "a #b", "#", "*x", "&x", "!x", "%d", "@daily",
          "", " a", "a ", "'", '"', "\\", "a\nb", "a\n", "\n", "a\n\n", "\tb", " x\ny", "a\n\n b\n", "\x00", "\x1b[2J",

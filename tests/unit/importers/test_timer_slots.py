@@ -12,9 +12,9 @@ from pgsched.importers.imported import Imported, Reason
 from pgsched.importers.systemd.calendar_events import EventRefused, parse_event
 from pgsched.importers.systemd.timers import TimerOptions, import_timers
 from pgsched.importers.systemd.units import UnitFiles
+from tests.support.importing.slots import away_from_changes, imported_slots
 from tests.support.importing.systemd_time import SystemdEvent
 from tests.support.importing.timer_events import ANY_EVENT, EVENTS, INEXPRESSIBLE
-from tests.support.importing.union_slots import away_from_changes, imported_slots
 
 START = datetime(2026, 3, 27, 21, 7, 30, tzinfo=UTC)
 ZONES = ["UTC", "Europe/Berlin", "America/New_York"]

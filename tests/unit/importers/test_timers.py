@@ -12,7 +12,7 @@ from pgsched.importers.imported import Imported, ImportedJob, Reason
 from pgsched.importers.systemd.timers import TimerOptions, import_timers
 from pgsched.importers.systemd.units import UnitFiles
 from pgsched.services.importing.units import read_timers
-from tests.support.importing.union_slots import imported_slots
+from tests.support.importing.slots import imported_slots
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 SAMPLES = Path(__file__).parent / "samples" / "units"

@@ -1,56 +1,22 @@
 """Write the values of a file as YAML or TOML.
 
-Invariant: what is written reads back as the same values (tests/unit/core/jobs_file). So a text that the core schema of
-YAML 1.2, or YAML 1.1, takes for a number, a date or a truth value is put into quotes.
+Invariant: what is written reads back as the same values (tests/unit/core/jobs_file).
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
+from pgsched.core.jobs_file.texts.yaml_writer import entry_lines
 from pgsched.errors import InputError
 
-DUMPER = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
-WIDTH = 100
-# The plain texts that YAML 1.2 reads as numbers, and that the resolver of PyYAML (YAML 1.1) leaves alone.
-NUMBER_OF_CORE = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
+OBJECTS = 2  # levels of mappings that are blocks: a section, and the objects in it
 
 
-class _Dumper(DUMPER):  # type: ignore[misc,valid-type]  # PyYAML has no types
-    """PyYAML's dumper without anchors and aliases, and with our quotes."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write equal values in full."""
-        return True
-
-
-def _represent_text(dumper: Any, text: str) -> Any:
-    style = None
-    if NUMBER_OF_CORE.fullmatch(text) or text == "<<":
-        style = '"'
-    elif "\n" in text.rstrip("\n"):
-        style = "|"
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-def _represent_list(dumper: Any, values: list[Any]) -> Any:
-    short = all(isinstance(one, (str, int, float, bool)) for one in values) and len(str(values)) < WIDTH - 20
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=short)
-
-
-_Dumper.add_representer(str, _represent_text)
-_Dumper.add_representer(list, _represent_list)
-
-
-def write_yaml(data: dict[str, Any]) -> str:
+def write_yaml(data: Mapping[str, Any]) -> str:
     """Return the values as YAML."""
-    text: str = yaml.dump(
-        data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH, default_flow_style=False
-    )
-    return text
+    return "".join(f"{line}\n" for name, value in data.items() for line in entry_lines(name, value, 0, OBJECTS))
 
 
 def write_toml(data: dict[str, Any]) -> str:

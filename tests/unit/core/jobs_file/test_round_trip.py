@@ -75,11 +75,10 @@ jobs:
       two
     task: t
     tags: [a, b]
-    schedule: 0 2 * * *
+    schedule: '0 2 * * *'
     excluded_dates: ['2026-12-24..2026-12-26: Christmas']
     timeout: 90 seconds
-    keep:
-      any: 7 days
+    keep: {any: 7 days}
 """
     )
 

@@ -15,7 +15,7 @@ from pgsched.importers.apscheduler.cron import NotWritten
 from pgsched.importers.apscheduler.pickles import read_pickle
 from pgsched.importers.apscheduler.triggers import Plan, read_trigger
 from pgsched.importers.imported import Reason
-from tests.support.importing.slots import NOW, near_changes, slots_of, without_changes
+from tests.support.importing.slots import NOW, away_from_changes, imported_slots, near_changes
 
 pytest.importorskip("apscheduler", reason="apscheduler is missing: pip install -e '.[sources]' (.ci/long does)")
 from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
@@ -74,11 +74,11 @@ def lost_by_the_library(slot: datetime, zone: str, changes: list[datetime]) -> b
 
 
 def compare(plan: Plan, trigger: Any, zone: str) -> None:
-    ours, theirs = slots_of(plan.columns, NOW - timedelta(microseconds=1), COUNT), list(library_slots(trigger))
+    ours, theirs = imported_slots(plan.columns, NOW - timedelta(microseconds=1), COUNT), list(library_slots(trigger))
     changes = near_changes(zone)
     if not all(remark.reason.informs for remark in plan.remarks):
         assert {one.reason for one in plan.remarks if not one.reason.informs} == {Reason.CLOCK_CHANGE}
-        ours, theirs = without_changes(ours, changes), without_changes(theirs, changes)
+        ours, theirs = away_from_changes(ours, zone), away_from_changes(theirs, zone)
     until = min(ours[-1], theirs[-1]) if ours and theirs else NOW
     known = {*theirs}
     ours = [slot for slot in ours if slot <= until and (slot in known or not lost_by_the_library(slot, zone, changes))]
@@ -110,9 +110,9 @@ def test_years_start_and_end_are_kept() -> None:
     plan = planned(trigger)
     assert plan.columns["starts_at"] == start
     assert plan.columns["ends_at"] == end
-    assert slots_of(plan.columns, NOW) == list(library_slots(trigger))
+    assert imported_slots(plan.columns, NOW) == list(library_slots(trigger))
     only = CronTrigger(year=2027, month="*/4", day=1, hour=12, timezone=tz)
-    assert slots_of(planned(only).columns, NOW) == list(library_slots(only))
+    assert imported_slots(planned(only).columns, NOW) == list(library_slots(only))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_years_start_and_end_are_kept() -> None:
 def test_intervals_have_the_slots_of_apscheduler(trigger: Any) -> None:
     plan = planned(trigger)
     assert plan.remarks == []
-    ours = slots_of(plan.columns, NOW - timedelta(microseconds=1))
+    ours = imported_slots(plan.columns, NOW - timedelta(microseconds=1))
     assert [round(one.timestamp(), 3) for one in ours] == [round(one.timestamp(), 3) for one in library_slots(trigger)]
 
 
@@ -144,7 +144,7 @@ def test_combined_triggers_have_the_slots_of_apscheduler(zone: str) -> None:
     both = AndTrigger([CronTrigger(hour="*/3", day="1-7", timezone=zone), CronTrigger(hour="6-12", timezone=zone)])
     plan = planned(both)
     assert plan.remarks == []
-    assert slots_of(plan.columns, NOW) == list(agreed_slots(both))
+    assert imported_slots(plan.columns, NOW) == list(agreed_slots(both))
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])

@@ -14,7 +14,7 @@ import pytest
 from pgsched.importers.celery.crontabs import Crontab, read_crontab
 from pgsched.importers.celery.entries import Entry, Interval, Settings, import_entries
 from pgsched.importers.imported import ImportedJob, Reason
-from tests.support.importing.slots import NOW, near_changes, slots_of, without_changes
+from tests.support.importing.slots import NOW, away_from_changes, imported_slots
 
 celery = pytest.importorskip("celery", reason="celery is missing: pip install -e '.[sources]' (.ci/long does)")
 from celery.schedules import crontab, schedule  # noqa: E402
@@ -57,11 +57,10 @@ def imported(when: Any, zone: str) -> ImportedJob | None:
 
 
 def compare(job: ImportedJob, zone: str, theirs: list[datetime]) -> None:
-    ours = slots_of(job.columns, NOW, COUNT)
-    changes = near_changes(zone)
+    ours = imported_slots(job.columns, NOW, COUNT)
     if not job.exact:
         assert {remark.reason for remark in job.remarks if not remark.reason.informs} == {Reason.CLOCK_CHANGE}
-        ours, theirs = without_changes(ours, changes), without_changes(theirs, changes)
+        ours, theirs = away_from_changes(ours, zone), away_from_changes(theirs, zone)
     both = min(len(ours), len(theirs), COUNT)
     assert both or len(ours) == len(theirs)
     assert ours[:both] == theirs[:both]
@@ -91,7 +90,7 @@ def test_intervals_have_the_slots_of_celery(zone: str, seconds: int) -> None:
     assert job is not None
     assert job.exact
     anchored = {**job.columns, "starts_at": NOW}  # beat starts now, and waits for one interval
-    assert slots_of(anchored, NOW, COUNT) == list(library_slots(schedule(timedelta(seconds=seconds)), zone))
+    assert imported_slots(anchored, NOW, COUNT) == list(library_slots(schedule(timedelta(seconds=seconds)), zone))
 
 
 @pytest.mark.parametrize("length", [timedelta(minutes=15), timedelta(hours=2), timedelta(days=1), timedelta(days=3)])
@@ -99,7 +98,7 @@ def test_relative_intervals_are_rounded_as_celery_rounds_them(length: timedelta)
     job = imported(Interval(length, relative=True), "UTC")
     assert job is not None
     assert job.exact
-    assert slots_of(job.columns, NOW, COUNT) == list(library_slots(schedule(length, relative=True), "UTC"))
+    assert imported_slots(job.columns, NOW, COUNT) == list(library_slots(schedule(length, relative=True), "UTC"))
 
 
 def test_in_a_zone_whose_clocks_change_celery_s_intervals_pause_for_an_hour_and_that_is_said() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pgsched.errors import InputError
 from pgsched.importers.imported import Imported, ImportedJob, Reason
 from pgsched.importers.pg_cron.jobs import Row, Settings, import_rows
-from tests.support.importing.slots import NOW, slots_of
+from tests.support.importing.slots import NOW, imported_slots
 
 COUNT = 1000
 MINUTE = timedelta(minutes=1)
@@ -99,7 +99,7 @@ def test_schedules_have_the_slots_of_pg_cron(seed: int) -> None:
         theirs.append(slot)
         if len(theirs) == COUNT:
             break
-    assert slots_of(job.columns, NOW, COUNT)[: len(theirs)] == theirs
+    assert imported_slots(job.columns, NOW, COUNT)[: len(theirs)] == theirs
 
 
 def test_a_job_has_the_columns_that_do_what_it_did() -> None:

@@ -3,38 +3,37 @@
 Invariant: a text stays that text. It is quoted if any reader could take it for a number, a boolean, null, a date, a
 tag, an alias or a comment. It is also quoted if it holds anything but letters, digits and a few signs. Control and
 invisible characters are escaped, so that no file controls a terminal.
+
+PyYAML's own writer does not quote what only YAML 1.2 takes for a number, does not escape invisible characters, and
+writes no comments between values, which the files of imports have.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, timedelta
 from typing import Any
 
 from pgsched.control_characters import CONTROL
 
 WIDTH = 110
+DEEPEST_BLOCK = 16  # spaces before the keys of a block; what is nested deeper stands in one line
+LONGEST_KEY = 1000  # a parser looks 1,024 characters ahead for the `:` of a key; a longer one has `?` before it
 PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+=@-]*(?: [A-Za-z0-9_./+=@][A-Za-z0-9_./+=@-]*)*")
 WORDS_WITH_A_MEANING = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan"}
 # Characters that YAML prints as they are; of these, line ends that YAML reads as such are left out.
 PRINTABLE = re.compile(r"[\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def scalar_text(value: Any) -> str:
-    """Return a value as one line of YAML: text, number, boolean, null, length of time or instant."""
+    """Return a text, number, boolean or null as one line of YAML."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    if isinstance(value, timedelta):
-        return length_text(value)
-    if isinstance(value, datetime | date):
-        value = value.isoformat()
     text = str(value)
     if PLAIN.fullmatch(text) and text.lower() not in WORDS_WITH_A_MEANING:
         return text
@@ -60,44 +59,53 @@ def _escaped(char: str) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
-def length_text(value: timedelta) -> str:
-    """Return a length of time as people write it, in one unit: `90 seconds`, `2 hours`."""
-    seconds = value.total_seconds()
-    if seconds != int(seconds):
-        return f"{round(seconds * 1000)}ms"
-    size, unit = next((one for one in UNITS if seconds and int(seconds) % one[0] == 0), UNITS[-1])
-    count = int(seconds) // size
-    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
-
-
 def flow_text(value: Any) -> str:
     """Return a value in one line: `{a: 1, b: [x, y]}`."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{scalar_text(key)}: {flow_text(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_key_text(key)}: {flow_text(one)}" for key, one in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(map(flow_text, value)) + "]"
     return scalar_text(value)
 
 
-def entry_lines(key: str, value: Any, indent: int) -> Iterator[str]:
-    """Yield the lines of `key: value`: one, where that is not too long, else a block."""
+def _key_text(key: str) -> str:
+    """Return the key of a mapping in one line; the `:` follows it."""
+    text = scalar_text(key)
+    return text if len(text) <= LONGEST_KEY else f"? {text} "
+
+
+def entry_lines(key: str, value: Any, indent: int, blocks: int = 0) -> Iterator[str]:
+    """Yield the lines of `key: value`: one, where that is not too long, else a block.
+
+    `blocks`: so many levels of mappings are blocks, however short they are.
+    """
     room = " " * indent
-    start = f"{room}{scalar_text(key)}:"
+    name = scalar_text(key)
+    if len(name) > LONGEST_KEY:
+        yield from (f"{room}? {name}", f"{room}: {flow_text(value)}")
+        return
+    start = f"{room}{name}:"
     if isinstance(value, str) and "\n" in value.rstrip("\n") and (block := _literal(value, indent + 2)):
         yield f"{start} {block[0]}"
         yield from block[1:]
-        return
-    flow = f"{start} {flow_text(value)}"
-    if not isinstance(value, Mapping | list | tuple) or not value or len(flow) <= WIDTH:
-        yield flow
-        return
-    yield start
-    if isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from entry_lines(name, one, indent + 2)
+    elif not _is_long(value, start, blocks) or indent > DEEPEST_BLOCK:
+        yield f"{start} {flow_text(value)}"
+    elif isinstance(value, Mapping):
+        yield start
+        for inner, one in value.items():
+            yield from entry_lines(inner, one, indent + 2, max(blocks - 1, 0))
     else:
-        for one in value:
-            yield f"{room}  - {flow_text(one)}"
+        yield start
+        yield from (f"{room}  - {flow_text(one)}" for one in value)
+
+
+def _is_long(value: Any, start: str, blocks: int) -> bool:
+    """Check whether a list or mapping is to be a block behind the text `start`."""
+    if not isinstance(value, Mapping | list | tuple) or not value:
+        return False
+    if blocks and isinstance(value, Mapping):
+        return True
+    return len(start) + 1 + len(flow_text(value)) > WIDTH
 
 
 def _literal(text: str, indent: int) -> list[str] | None:
