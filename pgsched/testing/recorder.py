@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pgsched.app.declarations import JobDeclaration
@@ -20,7 +19,7 @@ from pgsched.client.application import App
 from pgsched.core import payload
 from pgsched.core.model import EnqueueResult, FirstResult, RunId
 from pgsched.core.schedule.cron import parse
-from pgsched.core.slot_text import SlotTerms
+from pgsched.core.schedule.slot_text import SlotTerms
 from pgsched.testing.callers.base import CallerTransaction
 from pgsched.testing.callers.transactions import Transactions
 from pgsched.testing.clock import Clock
@@ -304,5 +303,5 @@ def slots_of(
     """Return a job's slots in the time that has passed; none for `@after`, which counts from the end of a run."""
     schedule = parse(job.schedule, job.timezone, anchor_at)
     slots = list(schedule.between(before, now))
-    first = [schedule.before(slot) for slot in slots[:1]]
-    return [(slot, SlotTerms(start, job.timezone)) for start, slot in pairwise([*first, *slots])]
+    starts = [*(schedule.before(slot) for slot in slots[:1]), *slots]
+    return [(slot, SlotTerms(start, job.timezone)) for start, slot in zip(starts, slots, strict=False)]

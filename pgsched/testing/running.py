@@ -18,7 +18,7 @@ from pgsched.app.signals import Discard, Retry, Snooze, consists_of, effective_e
 from pgsched.client.application import App
 from pgsched.core import payload
 from pgsched.core.model import Result
-from pgsched.core.slot_text import SlotTerms
+from pgsched.core.schedule.slot_text import SlotTerms
 from pgsched.errors import TaskError
 from pgsched.execute.outcomes import outcome_of_value
 from pgsched.testing.clock import Clock
