@@ -469,13 +469,14 @@ RETURNING id
 -- exist. A run that stands for a stretch of slots stands for each of them. Which slots: see jobs.after_match. `latest`:
 -- the newest one until this slot. `since_last`: the newest one after the slot before this one (among the newest 2,000)
 -- that has succeeded; while there is none, the slot waits as long as one of them is unfinished. Runs that a person made
--- are no slots. A job in mode shadow is not waited for: neither where its slot has no row, nor where that row was
--- skipped, nor where it was decided in mode shadow.
+-- are no slots, and no end of a stretch.
+-- A job in mode shadow is not waited for: neither where its slot has no row, nor where that row was skipped, nor where
+-- it was decided in mode shadow. With `since_last`, one slot that was decided so is as good as a success.
 -- params: after bigint (only waiting slots with a greater id), n int (look at this many), aside bigint[] as text (slots
 --         to leave out)
--- returns: (run_id, parents bigint[]: none where all its jobs are in mode shadow; missing bigint: a job that has no such slot and will not have it, or is deleted
---          (-1: the run waits for no job, or is no slot); undecided bigint: how many of the jobs have yet to decide
---          their slot)
+-- returns: (run_id, parents bigint[]: none where all its jobs are in mode shadow; missing bigint: a job that has no such
+--          slot and will not have it, or is deleted (-1: the run waits for no job, or is no slot); undecided bigint: how
+--          many of the jobs have yet to decide their slot)
 -- locks: row locks on the waiting slots, skipping locked ones
 WITH held AS MATERIALIZED (
     SELECT id, job_id, scheduled_at AS slot, options, interval_start FROM pgsched.runs
@@ -489,46 +490,73 @@ WITH held AS MATERIALIZED (
             FROM pgsched.runs p WHERE p.job_id = h.job_id AND p.scheduled_at < h.slot AND p.origin <> 'manual'
             ORDER BY p.job_id DESC, p.scheduled_at DESC LIMIT 1), '-infinity') END AS since
     FROM held h
+), asked AS MATERIALIZED (
+    -- the later row whose stretch holds the slot; where the very slot is asked for, it nearly always has a row of its own
+    SELECT d.id, d.slot, d.match, d.since, a.job_id, CASE WHEN d.match IS NOT NULL THEN (
+        SELECT r.id FROM (SELECT b.id, b.covers_from FROM pgsched.runs b
+                          WHERE b.job_id = a.job_id AND b.scheduled_at > d.slot AND b.origin <> 'manual'
+                          ORDER BY b.job_id, b.scheduled_at LIMIT 1) r WHERE r.covers_from <= d.slot) END AS stretch_id
+    FROM dated d LEFT JOIN LATERAL pgsched.after_jobs_of(d.options) AS a(job_id) ON true
 ), wanted AS MATERIALIZED (
-    SELECT d.id, d.slot, d.match, d.since, a.job_id, CASE d.match
+    SELECT q.*, CASE q.match
         WHEN 'latest' THEN coalesce(
-            (SELECT r.id FROM (SELECT b.id, b.covers_from FROM pgsched.runs b
-                               WHERE b.job_id = a.job_id AND b.scheduled_at > d.slot
-                               ORDER BY b.job_id, b.scheduled_at LIMIT 1) r WHERE r.covers_from <= d.slot),
-            (SELECT r.id FROM pgsched.runs r WHERE r.job_id = a.job_id AND r.scheduled_at <= d.slot
+            (SELECT r.id FROM pgsched.runs r WHERE r.job_id = q.job_id AND r.scheduled_at = q.slot AND r.origin <> 'manual'),
+            q.stretch_id,
+            (SELECT r.id FROM pgsched.runs r WHERE r.job_id = q.job_id AND r.scheduled_at <= q.slot
                 AND r.origin <> 'manual' ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 1))
         WHEN 'since_last' THEN (
-            SELECT r.id FROM (SELECT b.id, b.state FROM pgsched.runs b
-                              WHERE b.job_id = a.job_id AND b.scheduled_at > d.since AND b.scheduled_at <= d.slot
-                              ORDER BY b.job_id DESC, b.scheduled_at DESC LIMIT 2000) r
+            SELECT r.id FROM (
+                (SELECT b.id, b.state FROM pgsched.runs b
+                 WHERE b.job_id = q.job_id AND b.scheduled_at > q.since AND b.scheduled_at <= q.slot
+                 ORDER BY b.job_id DESC, b.scheduled_at DESC LIMIT 2000)
+                UNION ALL
+                SELECT b.id, b.state FROM pgsched.runs b WHERE b.id = q.stretch_id) r
             WHERE r.state = 'succeeded' LIMIT 1)
         ELSE coalesce(
-            (SELECT r.id FROM pgsched.runs r WHERE r.job_id = a.job_id AND r.scheduled_at = d.slot),
+            (SELECT r.id FROM pgsched.runs r WHERE r.job_id = q.job_id AND r.scheduled_at = q.slot),
             (SELECT r.id FROM (
-                (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id AND b.scheduled_at < d.slot
-                 ORDER BY b.scheduled_at DESC LIMIT 1)
+                (SELECT * FROM pgsched.runs b WHERE b.job_id = q.job_id AND b.scheduled_at < q.slot
+                 AND b.origin <> 'manual' ORDER BY b.scheduled_at DESC LIMIT 1)
                 UNION ALL
-                (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id AND b.scheduled_at > d.slot
-                 ORDER BY b.scheduled_at LIMIT 1)) r
-             WHERE d.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1)) END AS found_id
-    FROM dated d LEFT JOIN LATERAL pgsched.after_jobs_of(d.options) AS a(job_id) ON true
+                (SELECT * FROM pgsched.runs b WHERE b.job_id = q.job_id AND b.scheduled_at > q.slot
+                 AND b.origin <> 'manual' ORDER BY b.scheduled_at LIMIT 1)) r
+             WHERE q.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1)) END AS found_id
+    FROM asked q
 ), decided AS (
-    -- a next_run_at that has passed says only that the job is to be planned
-    SELECT w.*, coalesce(j.id IS NULL OR w.slot IS NULL OR j.decided_until >= w.slot
+    -- a next_run_at that has passed says only that the job is to be planned. What left the mode shadow undecided has its
+    -- rows soon
+    SELECT w.*, j.mode, coalesce(j.id IS NULL OR w.slot IS NULL OR j.decided_until >= w.slot
         OR j.next_run_at > greatest(w.slot, clock_timestamp())
-        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused, false) AS decided, j.mode
+        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused, false)
+        AND NOT EXISTS (SELECT FROM pgsched.passed_over o WHERE o.job_id = w.job_id AND o.reason = 'shadow'
+                        AND o.after_at < w.slot AND o.until_at >= w.slot) AS decided
     FROM wanted w LEFT JOIN pgsched.jobs j ON j.id = w.job_id
-), judged AS (
-    SELECT d.id, d.job_id, p.parent_id, p.parent_id IS NULL AND d.decided AND NOT (d.match IS NOT DISTINCT FROM 'since_last'
-        AND EXISTS (SELECT FROM (SELECT scheduled_at FROM pgsched.runs WHERE job_id = d.job_id AND phase < 3 /* open */
-                                 OFFSET 0) o WHERE o.scheduled_at > d.since AND o.scheduled_at <= d.slot)) AS missing,
-        coalesce(CASE WHEN p.parent_id IS NULL THEN d.mode = 'shadow' ELSE (
-            SELECT r.state = 'skipped' AND starts_with(r.reason, 'shadow')
-                OR r.state IN ('skipped', 'missed') AND d.mode = 'shadow'
-            FROM pgsched.runs r WHERE r.id = p.parent_id) END, false) AS shadow
+), chosen AS (
     -- the newest slot until this one is known only when all of them are decided
+    SELECT d.*, p.parent_id, p.parent_id IS NULL AND d.match IS NOT DISTINCT FROM 'since_last' AND EXISTS (
+            SELECT FROM (SELECT scheduled_at, covers_from FROM pgsched.runs WHERE job_id = d.job_id AND phase < 3 /* open */
+                         OFFSET 0) o
+            WHERE o.scheduled_at > d.since AND (o.scheduled_at <= d.slot OR o.covers_from <= d.slot)) AS unfinished
     FROM decided d CROSS JOIN LATERAL (
-        SELECT CASE WHEN d.match IS DISTINCT FROM 'latest' OR d.decided THEN d.found_id END) p(parent_id)
+        SELECT CASE WHEN d.match IS DISTINCT FROM 'latest' OR d.decided THEN d.found_id END OFFSET 0) p(parent_id)
+), judged AS (
+    SELECT c.id, c.job_id, c.parent_id, c.parent_id IS NULL AND c.decided AND NOT c.unfinished AS missing,
+        coalesce(CASE
+            WHEN c.parent_id IS NOT NULL THEN (
+                SELECT r.state = 'skipped' AND starts_with(r.reason, 'shadow')
+                    OR r.state IN ('skipped', 'missed') AND c.mode = 'shadow'
+                FROM pgsched.runs r WHERE r.id = c.parent_id)
+            WHEN c.unfinished THEN false
+            WHEN c.mode = 'shadow' THEN true
+            WHEN c.match = 'since_last' AND c.decided THEN EXISTS (
+                SELECT FROM (
+                    (SELECT b.state, b.reason FROM pgsched.runs b
+                     WHERE b.job_id = c.job_id AND b.scheduled_at > c.since AND b.scheduled_at <= c.slot
+                     ORDER BY b.job_id DESC, b.scheduled_at DESC LIMIT 2000)
+                    UNION ALL
+                    SELECT b.state, b.reason FROM pgsched.runs b WHERE b.id = c.stretch_id) r
+                WHERE r.state = 'skipped' AND starts_with(r.reason, 'shadow')) END, false) AS shadow
+    FROM chosen c
 ), given AS (
     SELECT id, CASE WHEN NOT shadow THEN parent_id END AS parent_id, job_id, missing AND NOT shadow AS missing, shadow FROM judged
 )

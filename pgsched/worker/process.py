@@ -33,7 +33,7 @@ from pgsched.worker import shutdown
 from pgsched.worker.alerts import alerting
 from pgsched.worker.ending import WorkerEnd
 from pgsched.worker.observers.events import NO_EVENTS
-from pgsched.worker.observers.job_events import JobEvents, JobListener
+from pgsched.worker.observers.job_events import JobListener, job_events
 from pgsched.worker.observers.pings import Pings
 from pgsched.worker.process_endpoint import ProcessEndpoints
 from pgsched.worker.together import report_as_one, work_together
@@ -213,8 +213,9 @@ def make_workers(settings: Settings, apps: Sequence[AppBase], observed: ProcessE
     if len(apps) > 1 and Kind.TASK not in settings.worker.allow:
         raise InputError("allow: several apps need the kind task: add --allow task", "allow")
     tasks_only = replace(
-        settings.worker, allow=frozenset({Kind.TASK}), run_as=None, sql_as_worker=False, sql_login=None
-    )
+        settings.worker, allow=frozenset({Kind.TASK}), run_as=None, sql_as_worker=False, sql_login=None,
+        http_allow=settings.worker.http_allow if settings.worker.pings else (),
+    )  # fmt: skip
     for number, app in enumerate(apps[1:], 2):
         others = replace(settings, worker=tasks_only)
         workers.append(make_worker(others, app, observed, declares=True, name=f"{process_name()}/{number}"))
@@ -263,7 +264,7 @@ def make_worker(
     listeners: list[JobListener] = [Pings(mine.http_allow)] if mine.pings else []
     if app is not None:
         listeners += [make(settings.dsn) for make in app.hooks.job_listeners]
-    events = JobEvents(meter, listeners)
+    events = job_events(meter, listeners)
     worker = Worker(settings.dsn, mine, chosen, registration, journal, events)
     events.attach(worker.runner)
     return worker

@@ -80,6 +80,7 @@ class InlineAttempts:
     def __init__(self, buffer: ClaimBuffer, capacity: Capacity, sink: AttemptSink) -> None:
         self.handler_of: Callable[[Claim], InlineHandler | None] = lambda _: None  # None: the attempt needs an executor
         self.run_for: Callable[[Claim, Control], Run]
+        self.looks_at_jobs = False  # handler_of may judge one run of a job otherwise than the next one
         self.time_slice = TimeSlice()
         self._buffer = buffer
         self._capacity = capacity
@@ -123,7 +124,7 @@ class InlineAttempts:
     ) -> Outcome | None:
         """Make attempts until one has waited, and return the outcome of that one."""
         buffer, capacity, time_slice = self._buffer, self._capacity, self.time_slice
-        sink, events = self._sink, self._sink.events
+        sink, events, looks_at_jobs = self._sink, self._sink.events, self.looks_at_jobs
         handler: InlineHandler | None = None
         name = kind = names = run_name = decode = (
             None  # of the last claim: task, kind, argument names, and its handler's
@@ -133,10 +134,9 @@ class InlineAttempts:
             batch.claim, batch.context_before = claim, contextvars.copy_context()
             args = claim.args
             if (claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names
-                    or claim.job_id is not None):  # fmt: skip
+                    or (looks_at_jobs and claim.job_id is not None)):  # fmt: skip
                 handler = self.handler_of(claim)  # nearly always the same handler as before
-                # one run of a job may be observed, and the next one not (worker/observers/job_events.py)
-                name, kind = None if claim.job_id is not None else claim.task, claim.kind
+                name, kind = claim.task, claim.kind
                 names = None if handler is None else frozenset(args)
                 run_name, decode = (None, None) if handler is None else (handler.run_name, handler.decode)
             if decode is not None and (args := decode(args)) is None:

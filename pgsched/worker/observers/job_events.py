@@ -1,7 +1,7 @@
 """Tell listeners when attempts of jobs begin, and what became of them.
 
 Invariant: a listener changes nothing about a run, and its errors end in the log. A run without a job costs one look at
-its claim; before a listener wants a claim, nothing of the worker is wrapped.
+its claim; before a listener wants a claim, nothing of the worker is wrapped, and no attempt costs a call more.
 
 Listeners: the pings of `jobs.ping_url` (pings.py), and what an app brings along (pgsched.contrib.sentry).
 """
@@ -22,7 +22,7 @@ from pgsched.execute.python.handler import InlineHandler
 from pgsched.threads import run_in_thread
 from pgsched.worker.attempts.attempt import EndReason
 from pgsched.worker.attempts.runner import AttemptRunner
-from pgsched.worker.observers.events import WorkerEvents
+from pgsched.worker.observers.events import NO_EVENTS, WorkerEvents
 
 logger = log.get("worker")
 JOB_ID = Claim._fields.index("job_id")
@@ -50,7 +50,12 @@ class JobListener(Protocol):
 
 
 class JobEvents:
-    """An observer that tells listeners of the attempts of jobs; `inner` gets all events as well."""
+    """An observer that tells listeners of the attempts of jobs; `inner` gets all events as well.
+
+    `wants_times` is a plain value here, because it is read at each attempt; see TimedJobEvents.
+    """
+
+    wants_times = False
 
     def __init__(self, inner: WorkerEvents, listeners: Sequence[JobListener]) -> None:
         self.inner = inner
@@ -63,17 +68,13 @@ class JobEvents:
         """Give it the worker's runner, whose attempts it tells of."""
         self._runner = runner
 
-    @property
-    def wants_times(self) -> bool:
-        """Whether the times of the next attempt are wanted."""
-        return self.inner.wants_times
-
     def claimed(self, claims: Sequence[Claim]) -> None:
         """Remember the claims that a listener wants."""
         self.inner.claimed(claims)
-        for claim in claims:
-            if claim[JOB_ID] is not None:
-                self._note(claim)
+        if self._listeners:
+            for claim in claims:
+                if claim[JOB_ID] is not None:
+                    self._note(claim)
 
     def _note(self, claim: Claim) -> None:
         wanting = [one for one in self._listeners if guarded(partial(one.wants, claim))]
@@ -93,7 +94,7 @@ class JobEvents:
         def unless_wanted(claim: Claim) -> InlineHandler | None:
             return None if claim.key in self._observed else handler_of(claim)
 
-        runner.inline.handler_of = unless_wanted
+        runner.inline.handler_of, runner.inline.looks_at_jobs = unless_wanted, True
         runner.drivers = {kind: ToldExecutor(one, self.begins) for kind, one in runner.drivers.items()}
 
     def begins(self, claim: Claim) -> None:
@@ -137,6 +138,20 @@ class JobEvents:
         finally:
             for one in self._listeners:
                 await asyncio.shield(run_in_thread(partial(guarded, one.close)))
+
+
+class TimedJobEvents(JobEvents):
+    """The same around an observer that may want times."""
+
+    @property
+    def wants_times(self) -> bool:  # type: ignore[override]
+        """Whether the times of the next attempt are wanted."""
+        return self.inner.wants_times
+
+
+def job_events(inner: WorkerEvents, listeners: Sequence[JobListener]) -> JobEvents:
+    """Return an observer that tells these listeners; `inner`: the observer that gets all events as well."""
+    return (JobEvents if inner is NO_EVENTS else TimedJobEvents)(inner, listeners)
 
 
 class ToldExecutor:

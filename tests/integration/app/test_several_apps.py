@@ -89,6 +89,14 @@ def test_when_one_of_its_workers_is_to_drain_the_process_ends(
     assert db.execute("SELECT count(*) FROM pgsched.workers WHERE stopped_at IS NULL").fetchone() == (0,)
 
 
+@pytest.mark.parametrize("pings", [True, False])
+def test_the_workers_of_all_apps_may_ping_where_the_first_one_may_send_requests(pings: bool) -> None:
+    given = settings(http_allow=("10.0.0.1",), pings=pings)
+    first, second = make_workers(Settings("host=nowhere", given), [App("one"), App("two")], None)
+    assert first.settings.http_allow == ("10.0.0.1",)
+    assert second.settings.http_allow == (("10.0.0.1",) if pings else ())
+
+
 @pytest.mark.parametrize(("why", "word"), [("runs", "spent"), ("drain", "drained"), ("memory", "swollen")])
 def test_all_workers_of_a_process_leave_once_one_takes_no_more_runs(
     why: str, word: str, dsn: str, db: psycopg.Connection[Any]

@@ -9,10 +9,13 @@ from uuid import uuid4
 import pytest
 
 from pgsched.core.model import Claim, Outcome, Result, Settlement
+from pgsched.telemetry.metrics import Meter
 from pgsched.worker.attempts.attempt import EndReason
 from pgsched.worker.observers import job_events
 from pgsched.worker.observers.events import NO_EVENTS
 from pgsched.worker.observers.job_events import JobEvents, ToldExecutor
+from pgsched.worker.observers.metrics import WorkerMeter
+from tests.support.stage import Stage, play, quick, staged
 
 SUCCESS, FAILURE = Outcome(Result.SUCCEEDED), Outcome(Result.FAILED, error="no")
 
@@ -45,8 +48,17 @@ class Listener:
             raise RuntimeError("a bug of the listener")
 
 
+class ListenerOfJob(Listener):
+    """A listener that wants the runs of job 2."""
+
+    def wants(self, claim: Claim) -> bool:
+        return claim.job_id == 2
+
+
 class Inline:
     """What a runner has of inline attempts, reduced to what is wrapped."""
+
+    looks_at_jobs = False
 
     def handler_of(self, claim: Claim) -> str:
         return "handler"
@@ -109,6 +121,7 @@ def test_runs_without_a_job_and_claims_that_nobody_wants_are_not_told_of() -> No
     made.claimed([claim(job=None)])
     assert isinstance(runner.inline, Inline)
     assert isinstance(runner.drivers["task"], Executor), "nothing is wrapped for them"
+    assert not runner.inline.looks_at_jobs, "no attempt costs a look at its claim"
     one = claim()
     made.claimed([one])
     settle(made, one, SUCCESS, "succeeded")
@@ -138,6 +151,31 @@ def test_the_begin_is_told_where_the_executor_is_called() -> None:
     assert asyncio.run(driver.execute(one)) is SUCCESS
     assert asyncio.run(driver.execute(plain)) is SUCCESS
     assert (listener.told, driver.abandoned) == ([(1, "begun")], 2)
+
+
+def test_one_run_of_a_task_is_told_of_among_others_that_are_not() -> None:
+    stage = staged({"quick": quick}, at_once=True)
+    listener = ListenerOfJob()
+    made = JobEvents(NO_EVENTS, [listener])
+    made.attach(stage.runner)
+    stage.runner.events = made
+
+    async def scene(stage: Stage) -> None:
+        for job_id in (None, 1, 2, None, 2, 1):
+            stage.give("quick", job_id=job_id)
+        await stage.all_told(6)
+
+    play(stage, scene)
+    assert listener.told == [(3, "begun"), (5, "begun")]
+
+
+def test_times_are_wanted_where_the_observer_inside_wants_them() -> None:
+    assert not job_events.job_events(NO_EVENTS, []).wants_times
+    meter = WorkerMeter(Meter())
+    made = job_events.job_events(meter, [])
+    assert made.wants_times
+    meter.wants_times = False
+    assert not made.wants_times
 
 
 def test_an_error_of_a_listener_goes_no_further() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from pgsched.leader.passed_over import record_stretches
 from tests.support.planning.after_jobs import add_job, add_slot, decide, decide_held, end, hold_slot, lead, runs, told
 
 
@@ -125,6 +126,108 @@ def test_the_match_holds_for_slots_of_the_schedule(db: psycopg.Connection) -> No
     lead(db)
     assert {state for state, _ in runs(db, "report")} <= {"queued", "skipped", "waiting"}
     assert db.execute("SELECT FROM pgsched.runs WHERE options ? 'after_match' AND state = 'queued'").fetchall() == []
+
+
+@pytest.mark.parametrize("match", ["same", "latest", "since_last"])
+def test_a_run_by_hand_is_no_end_of_a_stretch(match: str, db: psycopg.Connection) -> None:
+    pair(db, match)
+    add_slot(db, "report", 4, "succeeded")
+    add_slot(db, "load", 6, "dead", origin="manual")
+    add_slot(db, "load", 9, "succeeded", covers_from="2026-05-01 03:00Z", covers_until="2026-05-01 09:00Z")
+    held = hold_slot(db, "report", 5)
+    decide_held(db)
+    assert told(db, held) == ("queued", None)
+
+
+def test_latest_takes_the_own_run_of_a_slot_before_its_stretch(db: psycopg.Connection) -> None:
+    pair(db, "latest")
+    add_slot(db, "load", 5, "succeeded", origin="backfill")
+    add_slot(db, "load", 9, "dead", covers_from="2026-05-01 03:00Z", covers_until="2026-05-01 09:00Z")
+    held = hold_slot(db, "report", 5)
+    decide_held(db)
+    assert told(db, held) == ("queued", None)
+
+
+def test_since_last_waits_for_a_stretch_that_holds_the_slot(db: psycopg.Connection) -> None:
+    pair(db, "since_last")
+    add_slot(db, "report", 2, "succeeded")
+    late = add_slot(db, "load", 9, "queued", covers_from="2026-05-01 03:00Z", covers_until="2026-05-01 09:00Z")
+    held = hold_slot(db, "report", 5)
+    decide_held(db)
+    assert told(db, held) == ("waiting", None)
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = %s", [late])
+    decide_held(db)
+    assert told(db, held) == ("queued", None)
+
+
+# ---- jobs in mode shadow
+
+
+@pytest.mark.parametrize("match", ["same", "latest", "since_last"])
+def test_a_job_in_mode_shadow_is_not_waited_for(match: str, db: psycopg.Connection) -> None:
+    pair(db, match)
+    db.execute("UPDATE pgsched.jobs SET mode = 'shadow' WHERE name = 'load'")
+    for hour in (3, 5):
+        add_slot(db, "load", hour, "skipped", reason="shadow")
+    known, unknown = hold_slot(db, "report", 5), hold_slot(db, "report", 6)
+    decide_held(db)
+    assert [told(db, held) for held in (known, unknown)] == [("queued", None)] * 2
+
+
+@pytest.mark.parametrize("match", ["same", "latest", "since_last"])
+def test_what_was_decided_in_mode_shadow_counts_as_done_after_it(match: str, db: psycopg.Connection) -> None:
+    pair(db, match)
+    add_slot(db, "report", 2, "succeeded")
+    add_slot(db, "load", 5, "skipped", reason="shadow: would be missed: late, and the catch-up policy is skip")
+    held = hold_slot(db, "report", 5)
+    decide_held(db)
+    assert told(db, held) == ("queued", None)
+
+
+def test_since_last_takes_one_slot_of_mode_shadow_for_a_success(db: psycopg.Connection) -> None:
+    pair(db, "since_last")
+    add_slot(db, "report", 2, "succeeded")
+    add_slot(db, "load", 3, "skipped", reason="shadow")
+    first = add_slot(db, "load", 4, "queued")
+    held = hold_slot(db, "report", 6)
+    decide_held(db)
+    assert told(db, held) == ("waiting", None), "the job runs again, and its first slot may still succeed"
+    db.execute("UPDATE pgsched.runs SET state = 'dead', finished_at = now() WHERE id = %s", [first])
+    decide_held(db)
+    assert told(db, held) == ("queued", None)
+
+
+@pytest.mark.parametrize("match", ["same", "latest", "since_last"])
+def test_a_run_of_a_job_in_mode_shadow_is_waited_for(match: str, db: psycopg.Connection) -> None:
+    pair(db, match)
+    db.execute("UPDATE pgsched.jobs SET mode = 'shadow' WHERE name = 'load'")
+    add_slot(db, "report", 2, "succeeded")
+    mine = add_slot(db, "load", 5, "queued")
+    held = hold_slot(db, "report", 5)
+    decide_held(db)
+    assert told(db, held) == ("waiting", None)
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = %s", [mine])
+    decide_held(db)
+    assert told(db, held) == ("queued", None)
+
+
+@pytest.mark.parametrize("match", ["same", "latest", "since_last"])
+def test_slots_that_left_the_mode_shadow_undecided_are_waited_for(match: str, db: psycopg.Connection) -> None:
+    pair(db, match)
+    add_slot(db, "load", 1, "dead")
+    add_slot(db, "report", 2, "succeeded")
+    held = hold_slot(db, "report", 5)
+    db.execute(
+        "INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)"
+        " SELECT id, '0 * * * *', 'UTC', anchor_at, '2026-05-01 03:00Z', '2026-05-01 07:00Z', 'skipped', 'shadow'"
+        " FROM pgsched.jobs WHERE name = 'load'"
+    )
+    decide_held(db)
+    assert told(db, held) == ("waiting", None)
+    with db.transaction():
+        record_stretches(db)
+    decide_held(db)
+    assert told(db, held) == ("queued", None)
 
 
 @pytest.mark.parametrize("wrong", ["Latest", "", "any"])
