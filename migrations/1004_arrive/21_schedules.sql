@@ -85,6 +85,9 @@ END $$;
 
 -- What is wrong with a schedule, as "field: reason", with a hint where one can be guessed; NULL when nothing is.
 CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text) RETURNS text
-LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
-    SELECT r.reason || pgsched.schedule_hint(expression) FROM (SELECT pgsched.schedule_refusal(expression) AS reason) r
-$$;
+LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    reason text := pgsched.schedule_refusal(expression);
+BEGIN
+    RETURN CASE WHEN reason IS NOT NULL THEN reason || pgsched.schedule_hint(expression) END;
+END $$;
