@@ -4082,11 +4082,13 @@ END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.job_error(j pgsched.jobs)
  RETURNS text
- LANGUAGE sql
+ LANGUAGE plpgsql
  STABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT coalesce(
+DECLARE
+    -- without a subquery: so the functions are prepared once for all jobs of a transaction
+    problem text := coalesce(
         pgsched.bad_text('name', j.name, 200),
         pgsched.not_one_of('kind', j.kind, ARRAY['task', 'command', 'shell', 'sql', 'http']),
         CASE WHEN j.task IS NULL OR btrim(j.task) = '' THEN 'task: must not be empty'
@@ -4152,9 +4154,6 @@ AS $function$
         CASE WHEN j.concurrency_limit IS NOT NULL THEN
             pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END,
         CASE WHEN j.mode IS DISTINCT FROM 'run' THEN pgsched.not_one_of('mode', j.mode, ARRAY['run', 'shadow']) END,
-        CASE WHEN j.calendar IS NOT NULL AND NOT EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = j.calendar) THEN
-            format('calendar: there is no calendar named "%s"%s', left(j.calendar, 200), pgsched.did_you_mean(left(j.calendar, 200),
-                ARRAY(SELECT c.name FROM pgsched.calendars c ORDER BY c.name LIMIT 1000))) END,
         CASE WHEN j.on_excluded IS DISTINCT FROM 'skip' THEN
             pgsched.not_one_of('on_excluded', j.on_excluded, ARRAY['skip', 'next_business_day', 'previous']) END,
         CASE WHEN j.after_match IS DISTINCT FROM 'same' THEN
@@ -4164,8 +4163,15 @@ AS $function$
         CASE WHEN j.ping_url IS NOT NULL THEN
             replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END,
         CASE WHEN j.alert_to IS NOT NULL THEN pgsched.bad_targets('alert_to', j.alert_to) END
-    )
-$function$;
+    );
+BEGIN
+    IF problem IS NULL AND j.calendar IS NOT NULL
+        AND NOT EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = j.calendar) THEN
+        RETURN format('calendar: there is no calendar named "%s"%s', left(j.calendar, 200),
+            pgsched.did_you_mean(left(j.calendar, 200), ARRAY(SELECT c.name FROM pgsched.calendars c ORDER BY c.name LIMIT 1000)));
+    END IF;
+    RETURN problem;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.job_named(job text)
  RETURNS pgsched.jobs
@@ -8539,19 +8545,22 @@ DECLARE
 BEGIN
     IF zone COLLATE "C" !~ '^[\x20-\x7e]*$' THEN
         RETURN 'timezone: only printable ASCII is accepted';
-    ELSIF place = ANY (regexp_split_to_array(btrim(pgsched.listed_timezones(region), E' \n'), '\s+')) THEN
+    ELSIF place <> '' AND strpos(place, ' ') = 0
+        AND strpos(' ' || translate(pgsched.listed_timezones(region), E'\n', ' ') || ' ', ' ' || place || ' ') > 0 THEN
         RETURN NULL;
     -- A zone newer than the list has a region; anything without one is an abbreviation or a POSIX zone string.
     ELSIF length(zone) > 64 OR zone COLLATE "C" !~ '^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)+$' THEN
         RETURN refused || pgsched.similar_zones(zone);
     END IF;
-    -- Knows no case and takes POSIX strings, but is quick: the scan below is left to names that pass it.
-    PERFORM now() AT TIME ZONE zone;
-    IF EXISTS (SELECT FROM pg_timezone_names AS known WHERE known.name = zone) THEN
-        RETURN NULL;
-    END IF;
-    RETURN refused || pgsched.similar_zones(zone);
-EXCEPTION WHEN invalid_parameter_value THEN
+    BEGIN
+        -- Knows no case and takes POSIX strings, but is quick: the scan below is left to names that pass it.
+        PERFORM now() AT TIME ZONE zone;
+        IF EXISTS (SELECT FROM pg_timezone_names AS known WHERE known.name = zone) THEN
+            RETURN NULL;
+        END IF;
+    EXCEPTION WHEN invalid_parameter_value THEN
+        NULL;
+    END;
     RETURN refused || pgsched.similar_zones(zone);
 END $function$;
 

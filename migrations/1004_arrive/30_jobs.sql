@@ -13,8 +13,10 @@ $$;
 -- that is null or has its default is right, and is not looked at where that spares a call: a job has many of these, and
 -- thousands of jobs may be written at once (pgsched apply).
 CREATE OR REPLACE FUNCTION pgsched.job_error(j pgsched.jobs) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- without a subquery: so the functions are prepared once for all jobs of a transaction
+    problem text := coalesce(
         pgsched.bad_text('name', j.name, 200),
         pgsched.not_one_of('kind', j.kind, ARRAY['task', 'command', 'shell', 'sql', 'http']),
         CASE WHEN j.task IS NULL OR btrim(j.task) = '' THEN 'task: must not be empty'
@@ -80,9 +82,6 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         CASE WHEN j.concurrency_limit IS NOT NULL THEN
             pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END,
         CASE WHEN j.mode IS DISTINCT FROM 'run' THEN pgsched.not_one_of('mode', j.mode, ARRAY['run', 'shadow']) END,
-        CASE WHEN j.calendar IS NOT NULL AND NOT EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = j.calendar) THEN
-            format('calendar: there is no calendar named "%s"%s', left(j.calendar, 200), pgsched.did_you_mean(left(j.calendar, 200),
-                ARRAY(SELECT c.name FROM pgsched.calendars c ORDER BY c.name LIMIT 1000))) END,
         CASE WHEN j.on_excluded IS DISTINCT FROM 'skip' THEN
             pgsched.not_one_of('on_excluded', j.on_excluded, ARRAY['skip', 'next_business_day', 'previous']) END,
         CASE WHEN j.after_match IS DISTINCT FROM 'same' THEN
@@ -92,8 +91,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         CASE WHEN j.ping_url IS NOT NULL THEN
             replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END,
         CASE WHEN j.alert_to IS NOT NULL THEN pgsched.bad_targets('alert_to', j.alert_to) END
-    )
-$$;
+    );
+BEGIN
+    IF problem IS NULL AND j.calendar IS NOT NULL
+        AND NOT EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = j.calendar) THEN
+        RETURN format('calendar: there is no calendar named "%s"%s', left(j.calendar, 200),
+            pgsched.did_you_mean(left(j.calendar, 200), ARRAY(SELECT c.name FROM pgsched.calendars c ORDER BY c.name LIMIT 1000)));
+    END IF;
+    RETURN problem;
+END $$;
 
 -- 0 is allowed: that one is not watched, whatever the defaults say.
 CREATE OR REPLACE FUNCTION pgsched.jobs_refuse_watch() RETURNS trigger
