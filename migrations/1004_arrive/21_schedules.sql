@@ -85,6 +85,39 @@ END $$;
 
 -- What is wrong with a schedule, as "field: reason", with a hint where one can be guessed; NULL when nothing is.
 CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text) RETURNS text
-LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
-    SELECT r.reason || pgsched.schedule_hint(expression) FROM (SELECT pgsched.schedule_refusal(expression) AS reason) r
-$$;
+LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    reason text := pgsched.schedule_refusal(expression);
+BEGIN
+    RETURN CASE WHEN reason IS NOT NULL THEN reason || pgsched.schedule_hint(expression) END;
+END $$;
+
+-- What is wrong with a time zone, as "field: reason"; NULL when it is an IANA name in its exact spelling. It is asked for each
+-- job that is written: names of the list are found without splitting it, and without a subtransaction.
+CREATE OR REPLACE FUNCTION pgsched.timezone_error(zone text) RETURNS text
+LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+DECLARE
+    region text := CASE WHEN strpos(zone, '/') > 0 THEN split_part(zone, '/', 1) ELSE '' END;
+    place text := CASE WHEN region = '' THEN zone ELSE substr(zone, length(region) + 2) END;
+    refused text := format('timezone: "%s" is not a known IANA zone', left(zone, 64));
+BEGIN
+    IF zone COLLATE "C" !~ '^[\x20-\x7e]*$' THEN
+        RETURN 'timezone: only printable ASCII is accepted';
+    ELSIF place <> '' AND strpos(place, ' ') = 0
+        AND strpos(' ' || translate(pgsched.listed_timezones(region), E'\n', ' ') || ' ', ' ' || place || ' ') > 0 THEN
+        RETURN NULL;
+    -- A zone newer than the list has a region; anything without one is an abbreviation or a POSIX zone string.
+    ELSIF length(zone) > 64 OR zone COLLATE "C" !~ '^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)+$' THEN
+        RETURN refused || pgsched.similar_zones(zone);
+    END IF;
+    BEGIN
+        -- Knows no case and takes POSIX strings, but is quick: the scan below is left to names that pass it.
+        PERFORM now() AT TIME ZONE zone;
+        IF EXISTS (SELECT FROM pg_timezone_names AS known WHERE known.name = zone) THEN
+            RETURN NULL;
+        END IF;
+    EXCEPTION WHEN invalid_parameter_value THEN
+        NULL;
+    END;
+    RETURN refused || pgsched.similar_zones(zone);
+END $$;

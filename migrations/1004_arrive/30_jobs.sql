@@ -9,10 +9,14 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     END
 $$;
 
--- What is wrong with a job that a person wrote, the first thing found; what the database itself keeps is not asked.
+-- What is wrong with a job that a person wrote, the first thing found; what the database itself keeps is not asked. A column
+-- that is null or has its default is right, and is not looked at where that spares a call: a job has many of these, and
+-- thousands of jobs may be written at once (pgsched apply).
 CREATE OR REPLACE FUNCTION pgsched.job_error(j pgsched.jobs) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- without a subquery: so the functions are prepared once for all jobs of a transaction
+    problem text := coalesce(
         pgsched.bad_text('name', j.name, 200),
         pgsched.not_one_of('kind', j.kind, ARRAY['task', 'command', 'shell', 'sql', 'http']),
         CASE WHEN j.task IS NULL OR btrim(j.task) = '' THEN 'task: must not be empty'
@@ -21,72 +25,81 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         CASE WHEN j.kind = 'task' THEN pgsched.bad_text('task', j.task, 200) END,
         CASE WHEN j.kind = 'http' THEN pgsched.http_url_error(j.task) END,
         pgsched.args_error(j.kind, j.args),
-        pgsched.slot_token_error(j.kind, j.task, j.args),
+        CASE WHEN strpos(j.task, '{slot:') > 0 OR strpos(j.args::text, '{slot:') > 0 THEN
+            pgsched.slot_token_error(j.kind, j.task, j.args) END,
         CASE WHEN j.queue IS NOT NULL THEN pgsched.bad_text('queue', j.queue, 100) END,
         CASE WHEN j.priority IS NOT NULL THEN pgsched.out_of_range('priority', j.priority, 0, 9) END,
-        pgsched.timezone_error(j.timezone),
-        pgsched.schedule_error(j.schedule),
+        CASE WHEN j.timezone IS DISTINCT FROM 'UTC' THEN pgsched.timezone_error(j.timezone) END,
+        CASE WHEN j.schedule IS NOT NULL THEN pgsched.schedule_error(j.schedule) END,
         CASE WHEN j.schedule IS NOT NULL AND j.run_at IS NOT NULL THEN
             'run_at: a job has either a schedule or run_at, not both' END,
-        pgsched.bad_instant('run_at', j.run_at),
-        pgsched.bad_instant('starts_at', j.starts_at),
-        pgsched.bad_instant('ends_at', j.ends_at),
+        CASE WHEN j.run_at IS NOT NULL THEN pgsched.bad_instant('run_at', j.run_at) END,
+        CASE WHEN j.starts_at IS NOT NULL THEN pgsched.bad_instant('starts_at', j.starts_at) END,
+        CASE WHEN j.ends_at IS NOT NULL THEN pgsched.bad_instant('ends_at', j.ends_at) END,
         CASE WHEN j.ends_at <= j.starts_at THEN 'ends_at: must be later than starts_at' END,
         CASE WHEN j.schedule IS NULL AND (coalesce(j.run_at, now()) < j.starts_at
                                           OR coalesce(j.run_at, now()) > j.ends_at) THEN
             'run_at: must lie between starts_at and ends_at' END,
         CASE WHEN j.max_runs < 1 THEN format('max_runs: %s is less than 1', j.max_runs) END,
-        pgsched.bad_period('jitter', j.jitter),
-        pgsched.not_one_of('overlap', j.overlap,
-            ARRAY['allow', 'skip', 'buffer_one', 'buffer_all', 'replace', 'terminate']),
-        pgsched.out_of_range('max_buffer', j.max_buffer, 1, 100000),
-        pgsched.bad_interval('retry_within', j.retry_within, '0'),
+        CASE WHEN j.jitter IS DISTINCT FROM '0' THEN pgsched.bad_period('jitter', j.jitter) END,
+        CASE WHEN j.overlap IS DISTINCT FROM 'skip' THEN pgsched.not_one_of('overlap', j.overlap,
+            ARRAY['allow', 'skip', 'buffer_one', 'buffer_all', 'replace', 'terminate']) END,
+        CASE WHEN j.max_buffer IS DISTINCT FROM 100 THEN pgsched.out_of_range('max_buffer', j.max_buffer, 1, 100000) END,
+        CASE WHEN j.retry_within IS NOT NULL THEN pgsched.bad_interval('retry_within', j.retry_within, '0') END,
         CASE WHEN j.retry_within IS NOT NULL AND j.overlap <> 'skip' THEN
             format('retry_within: is for overlap "skip" alone, not "%s"', j.overlap) END,
-        pgsched.bad_period('misfire_after', j.misfire_after),
-        pgsched.not_one_of('catch_up', j.catch_up, ARRAY['latest', 'skip', 'earliest', 'all']),
-        pgsched.out_of_range('max_catch_up', j.max_catch_up, 1, 10000),
-        pgsched.bad_period('catch_up_window', j.catch_up_window),
-        pgsched.bad_interval('start_deadline', j.start_deadline, '1 second'),
+        CASE WHEN j.misfire_after IS DISTINCT FROM '60 seconds' THEN pgsched.bad_period('misfire_after', j.misfire_after) END,
+        CASE WHEN j.catch_up IS DISTINCT FROM 'latest' THEN
+            pgsched.not_one_of('catch_up', j.catch_up, ARRAY['latest', 'skip', 'earliest', 'all']) END,
+        CASE WHEN j.max_catch_up IS DISTINCT FROM 100 THEN pgsched.out_of_range('max_catch_up', j.max_catch_up, 1, 10000) END,
+        CASE WHEN j.catch_up_window IS DISTINCT FROM '1 day' THEN pgsched.bad_period('catch_up_window', j.catch_up_window) END,
+        CASE WHEN j.start_deadline IS NOT NULL THEN pgsched.bad_interval('start_deadline', j.start_deadline, '1 second') END,
         CASE WHEN j.start_deadline <= j.jitter THEN 'start_deadline: must be longer than jitter' END,
         CASE WHEN j.max_attempts IS NOT NULL THEN pgsched.out_of_range('max_attempts', j.max_attempts, 1, 1000) END,
-        pgsched.bad_interval('timeout', j.timeout, '1 millisecond'),
-        pgsched.bad_interval('kill_after', j.kill_after, '0'),
+        CASE WHEN j.timeout IS NOT NULL THEN pgsched.bad_interval('timeout', j.timeout, '1 millisecond') END,
+        CASE WHEN j.kill_after IS NOT NULL THEN pgsched.bad_interval('kill_after', j.kill_after, '0') END,
         CASE WHEN j.backoff IS NOT NULL THEN
             pgsched.not_one_of('backoff', j.backoff, ARRAY['exponential', 'fixed', 'linear']) END,
-        pgsched.bad_interval('backoff_base', j.backoff_base, '0'),
-        pgsched.bad_interval('backoff_max', j.backoff_max, '0'),
+        CASE WHEN j.backoff_base IS NOT NULL THEN pgsched.bad_interval('backoff_base', j.backoff_base, '0') END,
+        CASE WHEN j.backoff_max IS NOT NULL THEN pgsched.bad_interval('backoff_max', j.backoff_max, '0') END,
         CASE WHEN j.backoff_jitter IS NOT NULL THEN
             pgsched.out_of_range('backoff_jitter', j.backoff_jitter::numeric, 0, 1) END,
         CASE WHEN j.success_codes IS NULL THEN 'success_codes: must not be null' END,
-        pgsched.bad_codes('success_codes', j.success_codes),
-        pgsched.bad_codes('retry_codes', j.retry_codes),
-        pgsched.bad_codes('dead_codes', j.dead_codes),
+        CASE WHEN j.success_codes IS DISTINCT FROM '{0}' THEN pgsched.bad_codes('success_codes', j.success_codes) END,
+        CASE WHEN j.retry_codes IS NOT NULL THEN pgsched.bad_codes('retry_codes', j.retry_codes) END,
+        CASE WHEN j.dead_codes IS NOT NULL THEN pgsched.bad_codes('dead_codes', j.dead_codes) END,
         CASE WHEN j.delete_after_run IS NULL THEN 'delete_after_run: must not be null' END,
         CASE WHEN j.delete_after_run AND j.schedule IS NOT NULL THEN
             'delete_after_run: is for jobs that run once; this one has a schedule' END,
         CASE WHEN j.paused IS NULL THEN 'paused: must not be null' END,
-        pgsched.bad_length('paused_by', j.paused_by, 200),
-        pgsched.bad_length('paused_reason', j.paused_reason, 10000),
-        pgsched.bad_length('description', j.description, 65536),
-        pgsched.bad_tags(j.tags),
-        pgsched.not_one_of('resume_from', j.resume_from, ARRAY['now', 'pause']),
+        CASE WHEN j.paused_by IS NOT NULL THEN pgsched.bad_length('paused_by', j.paused_by, 200) END,
+        CASE WHEN j.paused_reason IS NOT NULL THEN pgsched.bad_length('paused_reason', j.paused_reason, 10000) END,
+        CASE WHEN j.description IS NOT NULL THEN pgsched.bad_length('description', j.description, 65536) END,
+        CASE WHEN j.tags IS NOT NULL THEN pgsched.bad_tags(j.tags) END,
+        CASE WHEN j.resume_from IS DISTINCT FROM 'now' THEN
+            pgsched.not_one_of('resume_from', j.resume_from, ARRAY['now', 'pause']) END,
         CASE WHEN j.concurrency_key IS NOT NULL THEN pgsched.bad_text('concurrency_key', j.concurrency_key, 200) END,
         CASE WHEN j.concurrency_limit IS NOT NULL THEN
             pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END,
-        pgsched.not_one_of('mode', j.mode, ARRAY['run', 'shadow']),
-        CASE WHEN j.calendar IS NOT NULL AND NOT EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = j.calendar) THEN
-            format('calendar: there is no calendar named "%s"%s', left(j.calendar, 200), pgsched.did_you_mean(left(j.calendar, 200),
-                ARRAY(SELECT c.name FROM pgsched.calendars c ORDER BY c.name LIMIT 1000))) END,
-        pgsched.not_one_of('on_excluded', j.on_excluded, ARRAY['skip', 'next_business_day', 'previous']),
-        pgsched.not_one_of('after_match', j.after_match, ARRAY['same', 'latest', 'since_last']),
+        CASE WHEN j.mode IS DISTINCT FROM 'run' THEN pgsched.not_one_of('mode', j.mode, ARRAY['run', 'shadow']) END,
+        CASE WHEN j.on_excluded IS DISTINCT FROM 'skip' THEN
+            pgsched.not_one_of('on_excluded', j.on_excluded, ARRAY['skip', 'next_business_day', 'previous']) END,
+        CASE WHEN j.after_match IS DISTINCT FROM 'same' THEN
+            pgsched.not_one_of('after_match', j.after_match, ARRAY['same', 'latest', 'since_last']) END,
         CASE WHEN j.pause_after_failures IS NOT NULL THEN
             pgsched.out_of_range('pause_after_failures', j.pause_after_failures, 1, 1000) END,
         CASE WHEN j.ping_url IS NOT NULL THEN
             replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END,
-        pgsched.bad_targets('alert_to', j.alert_to)
-    )
-$$;
+        CASE WHEN j.alert_to IS NOT NULL THEN pgsched.bad_targets('alert_to', j.alert_to) END
+    );
+BEGIN
+    IF problem IS NULL AND j.calendar IS NOT NULL
+        AND NOT EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = j.calendar) THEN
+        RETURN format('calendar: there is no calendar named "%s"%s', left(j.calendar, 200),
+            pgsched.did_you_mean(left(j.calendar, 200), ARRAY(SELECT c.name FROM pgsched.calendars c ORDER BY c.name LIMIT 1000)));
+    END IF;
+    RETURN problem;
+END $$;
 
 -- 0 is allowed: that one is not watched, whatever the defaults say.
 CREATE OR REPLACE FUNCTION pgsched.jobs_refuse_watch() RETURNS trigger

@@ -16,8 +16,8 @@ from pgsched.core.jobs_file.model.entries import JobsFile, Key, defaults_of, des
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.files import job_rows, setting_rows, stored
 from pgsched.db.queries.reports.live import database_now
-from pgsched.errors import NotOwned, NotPermitted, PgschedError
-from pgsched.services.jobs_file.planning import Options, Report, find_difference, job_row, no_report
+from pgsched.errors import InputError, NotOwned, NotPermitted, PgschedError
+from pgsched.services.jobs_file.planning import Options, Report, check_values, find_difference, job_row, no_report
 
 BATCH = 1000  # jobs of one statement
 WRITTEN = (Action.ADD, Action.CHANGE)
@@ -48,9 +48,24 @@ def apply(
         if confirmed is not None and summary(confirmed) != summary(difference):
             raise PgschedError("the database has changed since the plan was shown, and nothing was applied: try again")
         if difference.changes or difference.gone:
-            write(conn, difference, options.adopt, report)
+            write_or_explain(conn, file, difference, options.adopt, report)
             stored.mark_applied(conn, owner)
     return difference
+
+
+def write_or_explain(
+    conn: Connection[Any], file: JobsFile, difference: Difference, adopt: bool, report: Report
+) -> None:
+    """Write all changes. Raises InputError, with the place in the file where the database can tell it.
+
+    Values are checked by the database as they are written. Only if it refuses one, all are looked at for their places.
+    """
+    try:
+        with conn.transaction():
+            write(conn, difference, adopt, report)
+    except InputError:
+        check_values(conn, file, difference)
+        raise
 
 
 def check_owner(found: Mapping[str, Any] | None, owner: str) -> None:
@@ -66,6 +81,7 @@ def find_drift(conn: Connection[Any], file: JobsFile, options: Options) -> Diffe
     """Return the difference; nothing is written. Raises NotOwned as `apply` does."""
     with stored.one_moment(conn) as now:
         difference, _ = find_difference(conn, file, options, now)
+        check_values(conn, file, difference)
     refuse_foreign(difference)
     return difference
 

@@ -76,6 +76,7 @@ def plan(conn: Connection[Any], file: JobsFile, options: Options, report: Report
     report("reading the database", 0, 1)
     with stored.one_moment(conn) as now:
         difference, state = find_difference(conn, file, options, now)
+        check_values(conn, file, difference)
         calendars = calendars_of(file, state)
         users = read_users(conn, calendars, state)
         others = stored.other_jobs(conn, [name for what, name in file.entries if what is What.JOB])
@@ -135,15 +136,11 @@ def planned_jobs(file: JobsFile, state: State, now: datetime) -> Iterator[dict[s
 
 
 def find_difference(conn: Connection[Any], file: JobsFile, options: Options, now: datetime) -> tuple[Difference, State]:
-    """Return the difference, and the state that it was found in.
-
-    Raises InputError for values that the database would refuse.
-    """
+    """Return the difference, and the state that it was found in. Values are not checked: `check_values` does that."""
     owner = options.owner_of(file)
     role = stored.owner_of_name(conn, owner)
     state = read_state(conn, file, owner, now)
     difference = compare(file, state, owner, prune=options.prune, adopt=options.adopt)
-    check_values(conn, file, difference)
     if role is not None and not role["allowed"]:
         remark = f'owner "{owner}" belongs to role {role["role"]}: this role may not apply the file'
         difference = replace(difference, remarks=(remark, *difference.remarks))
