@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
+from pgsched.core.text import replace_unstorable
+
 LONGEST = 60
 LONGEST_NAME, LONGEST_QUEUE = 190, 100
 LONGEST_DESCRIPTION = 10_000
-NOT_IN_A_TEXT = re.compile("[\x00\ud800-\udfff]")
 NOT_IN_A_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # What a shell line consists of: a redirection, a word, or the end of a simple command.
 TOKEN = re.compile(
@@ -69,7 +70,7 @@ def clean_name(text: str, longest: int = LONGEST_QUEUE) -> str:
 
 def clean_text(text: str) -> str:
     """Return a description as the database takes it: without NUL and half characters, and cut."""
-    return NOT_IN_A_TEXT.sub(" ", text)[:LONGEST_DESCRIPTION]
+    return replace_unstorable(text)[:LONGEST_DESCRIPTION]
 
 
 def name_of_command(command: str, otherwise: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pgsched.control_characters import escape_controls
-from pgsched.core.jobs_file.texts.yaml_writer import entry_lines, escape_unprintable, flow_text, scalar_text
+from pgsched.core.jobs_file.texts.yaml_writer import entry_lines, escape_unprintable, flow_text, key_lines
 from pgsched.core.units import format_count
 from pgsched.importers.file_values import file_values
 from pgsched.importers.imported import Imported, ImportedJob, Reason, Remark
@@ -119,7 +119,8 @@ def _job_lines(job: ImportedJob, columns: Mapping[str, Any]) -> Iterator[str]:
     yield from comment_lines(_place(job.where, job.source), indent=2, hang=2)
     for remark in above:
         yield from comment_lines(_remark_text(remark), indent=2, hang=2)
-    yield f"  {scalar_text(job.name)}:" if columns else f"  {scalar_text(job.name)}: {{}}"
+    *first, last = key_lines(job.name, 2)
+    yield from (*first, last if columns else f"{last} {{}}")
     for name, value in columns.items():
         for remark in job.remarks:
             if remark.column == name:

@@ -23,9 +23,9 @@ from pgsched.db.connection.dsn import parameters
 logger = log.get("connect")
 Conn = TypeVar("Conn", bound=Connection[Any])
 AsyncConn = TypeVar("AsyncConn", bound=AsyncConnection[Any])
-# Returns (cluster, timeline) of a primary, no row on a standby.
-WHERE_AM_I = """SELECT system_identifier::text,
-    ('x' || pg_catalog."left"(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
+# Returns (cluster, timeline) of a primary, no row on a standby. It also runs in sessions with another search path.
+WHERE_AM_I = """SELECT system_identifier::pg_catalog.text, ('x' OPERATOR(pg_catalog.||)
+    pg_catalog."left"(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
 FROM pg_catalog.pg_control_system() WHERE NOT pg_catalog.pg_is_in_recovery()"""
 NO_ANSWER = (
     psycopg.errors.InsufficientPrivilege,

@@ -1,6 +1,7 @@
 """Read the schedules of Celery beat: of an app, which is imported, or from the tables of django-celery-beat.
 
-Invariant: only `read_celery_app` imports code of the user's, as `celery beat` does. No task is run.
+Invariant: only `read_celery_app` imports code of the user's, as `celery beat` does. No task is run. The command line
+calls it in a process of its own (celery_process.py).
 
 Celery itself is not imported here: the classes of its schedules are known by their names.
 """

@@ -12,6 +12,7 @@ TABLE = "CREATE TABLE apscheduler_jobs (id VARCHAR(191) PRIMARY KEY, next_run_ti
 CRON_FIELDS = ("year", "month", "day", "week", "day_of_week", "hour", "minute", "second")
 KINDS = {"month": "MonthField", "day": "DayOfMonthField", "week": "WeekField", "day_of_week": "DayOfWeekField"}
 CRON = "apscheduler.triggers.cron"
+INTERVAL = "apscheduler.triggers.interval.IntervalTrigger"
 
 
 class Pickled:
@@ -81,6 +82,19 @@ def number(first: int, last: int | None = None, step: int | None = None) -> Pick
 def zone(name: str) -> Called:
     """Return a zone, as zoneinfo pickles it."""
     return Called("zoneinfo.ZoneInfo._unpickle", name, 1)
+
+
+def moment(*parts: int) -> Called:
+    """Return an hour in UTC: year, month, day, hour."""
+    year, month, day, hour = parts
+    return Called("datetime.datetime", bytes([*divmod(year, 256), month, day, hour, 0, 0, 0, 0, 0]), zone("UTC"))
+
+
+def interval(seconds: int, **changed: Any) -> Pickled:
+    """Return an interval trigger."""
+    state = {"version": 2, "timezone": zone("UTC"), "start_date": moment(2026, 1, 1, 0), "end_date": None,
+             "jitter": None}  # fmt: skip
+    return Pickled(INTERVAL, state | {"interval": Called("datetime.timedelta", 0, seconds, 0)} | changed)
 
 
 def job_state(**changed: Any) -> dict[str, Any]:

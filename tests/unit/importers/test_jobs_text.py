@@ -11,17 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgsched.control_characters import CONTROL
+from pgsched.core.jobs_file.texts.yaml_reader import read_yaml
 from pgsched.core.jobs_file.texts.yaml_writer import entry_lines
+from pgsched.importers.file_values import length_text
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, merge_imported
 from pgsched.importers.jobs_text import comment_lines, summary_lines, write_jobs_file
 
 NASTY = ("yes", "on", "22:00", "1e3", "0x1f", "null", "~", "- a", "a: b", "a #b", "#", "*x", "&x", "!x", "%d", "@daily",
          "", " a", "a ", "'", '"', "\\", "a\nb", "a\n", "\n", "a\n\n", "\tb", " x\ny", "a\n\n b\n", "\x00", "\x1b[2J",
          "\u2028", "\ufeff", "\uffff", "é", "\U0001f600", "2026-01-01", "<<", "=", "it's", '"a" \'b\'', "a\r\nb",
-         "1_000", "{slot:%Y}", "[x", "a,b", "12", "-1", "1.5", ".inf", "a\tb\nc", "a \nb")  # fmt: skip
+         "1_000", "{slot:%Y}", "[x", "a,b", "12", "-1", "1.5", ".inf", "a\tb\nc", "a \nb",
+         "a" * 1100, "a b" * 400, "\x01" * 300)  # fmt: skip
 texts = st.one_of(st.sampled_from(NASTY), st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 values = st.recursive(
-    st.one_of(texts, st.integers(-(10**9), 10**9), st.booleans(), st.none()),
+    st.one_of(
+        texts, st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none()
+    ),
     lambda one: st.one_of(st.lists(one, max_size=4), st.dictionaries(texts, one, max_size=4)),
     max_leaves=8,
 )
@@ -34,6 +39,11 @@ class Core(yaml.SafeLoader):
 Core.yaml_implicit_resolvers = {}
 Core.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(null|Null|NULL|~|)$"), [*"nN~", ""])
 Core.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+Core.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
 Core.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
 
 
@@ -43,6 +53,7 @@ def test_a_value_is_read_back_as_it_is(key: str, value: Any) -> None:
     text = "\n".join(entry_lines(key, value, 2)) + "\n"
     for loader in (yaml.CSafeLoader, Core):
         assert yaml.load(text, loader) == {key: value}, text
+    assert read_yaml("jobs.yaml", text.encode()).data == {key: value}, text
 
 
 @settings(deadline=None, max_examples=200)
@@ -53,8 +64,9 @@ def test_no_value_controls_a_terminal(value: Any) -> None:
 
 
 def test_lengths_of_time_are_words() -> None:
-    lengths = [timedelta(seconds=s) for s in (90, 7200, 86_400, 0.1, 0)]
-    assert list(entry_lines("a", lengths, 0)) == ["a: [90 seconds, 2 hours, 1 day, 100ms, 0 seconds]"]
+    lengths = [timedelta(seconds=s) for s in (90, 7200, 86_400, 0.1, 1.000001, 0)]
+    found = [length_text(one) for one in lengths]
+    assert found == ["90 seconds", "2 hours", "1 day", "100ms", "1.000001 seconds", "0 seconds"]
 
 
 def job(name: str = "dump", *remarks: Remark, source: str = "0 2 * * * ./dump", **columns: Any) -> ImportedJob:

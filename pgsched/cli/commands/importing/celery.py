@@ -49,7 +49,8 @@ def import_celery(
     """
     from datetime import UTC, datetime
 
-    from pgsched.services.importing.celery import read_beat_tables, read_celery_app
+    from pgsched.services.importing.celery import read_beat_tables
+    from pgsched.services.importing.celery_process import read_celery_apart
 
     given = [one for one in (file, app, dsn) if one is not None]
     if len(given) != 1:
@@ -57,7 +58,7 @@ def import_celery(
     chosen, now = check_mode(mode), datetime.now(UTC)
     if app is not None:
         print_note(f"--app imports {app.partition(':')[0]}: its code runs, as in `celery beat`")
-        found, title = read_celery_app(app, now, timezone=timezone), f"Read from the beat_schedule of {app}"
+        found, title = read_celery_apart(app, now, timezone=timezone), f"Read from the beat_schedule of {app}"
     else:
         found, title = read_beat_tables(given[0], now, timezone=timezone), "Read from the tables of django-celery-beat"
     print_imported(found, title=f"{title} by pgsched import celery.", sites=SITES, mode=chosen, json=json)

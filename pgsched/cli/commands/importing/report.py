@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from pgsched.cli.messages import print_remark
+from pgsched.cli.messages import print_note, print_remark
 from pgsched.cli.output.printing import print_json
+from pgsched.core.jobs_file.texts.document import MOST_BYTES
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
+from pgsched.importers.file_values import file_values
 from pgsched.importers.imported import Imported, Remark
 from pgsched.importers.jobs_text import summary_lines, write_jobs_file
 
@@ -53,7 +55,10 @@ def print_imported(
     if json:
         print_json(imported_document(imported))
         return
-    print(write_jobs_file(imported, title=title, sites=sites, mode=mode, sections=sections), end="")
+    text = write_jobs_file(imported, title=title, sites=sites, mode=mode, sections=sections)
+    print(text, end="")
+    if (size := len(text.encode())) > MOST_BYTES:
+        print_note(f"the file has {size:,} bytes, and pgsched plan reads {MOST_BYTES:,}: import it in parts")
     for line in summary_lines(imported):
         print_remark(line)
 
@@ -62,8 +67,8 @@ def imported_document(imported: Imported) -> dict[str, Any]:
     """Return what was imported as JSON has it."""
     return {
         "jobs": [
-            {"name": job.name, "exact": job.exact, "where": job.where, "source": job.source, "columns": job.columns,
-             "remarks": [remark_document(one) for one in job.remarks]}
+            {"name": job.name, "exact": job.exact, "where": job.where, "source": job.source,
+             "columns": file_values(job.columns), "remarks": [remark_document(one) for one in job.remarks]}
             for job in imported.jobs
         ],
         "omitted": [

@@ -33,7 +33,8 @@ def scalar_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return repr(value)
+        text = repr(value)  # readers of YAML 1.1 want a point in 1e-07
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
     text = str(value)
     if PLAIN.fullmatch(text) and text.lower() not in WORDS_WITH_A_MEANING:
         return text
@@ -74,17 +75,19 @@ def _key_text(key: str) -> str:
     return text if len(text) <= LONGEST_KEY else f"? {text} "
 
 
+def key_lines(key: str, indent: int) -> list[str]:
+    """Return the lines of a key: `key:`, or two for a long one. The value stands behind the last or below."""
+    room, text = " " * indent, scalar_text(key)
+    return [f"{room}{text}:"] if len(text) <= LONGEST_KEY else [f"{room}? {text}", f"{room}:"]
+
+
 def entry_lines(key: str, value: Any, indent: int, blocks: int = 0) -> Iterator[str]:
     """Yield the lines of `key: value`: one, where that is not too long, else a block.
 
     `blocks`: so many levels of mappings are blocks, however short they are.
     """
-    room = " " * indent
-    name = scalar_text(key)
-    if len(name) > LONGEST_KEY:
-        yield from (f"{room}? {name}", f"{room}: {flow_text(value)}")
-        return
-    start = f"{room}{name}:"
+    *above, start = key_lines(key, indent)
+    yield from above
     if isinstance(value, str) and "\n" in value.rstrip("\n") and (block := _literal(value, indent + 2)):
         yield f"{start} {block[0]}"
         yield from block[1:]
@@ -96,7 +99,7 @@ def entry_lines(key: str, value: Any, indent: int, blocks: int = 0) -> Iterator[
             yield from entry_lines(inner, one, indent + 2, max(blocks - 1, 0))
     else:
         yield start
-        yield from (f"{room}  - {flow_text(one)}" for one in value)
+        yield from (f"{' ' * indent}  - {flow_text(one)}" for one in value)
 
 
 def _is_long(value: Any, start: str, blocks: int) -> bool:

@@ -9,27 +9,8 @@ import pytest
 
 from pgsched.importers.apscheduler.jobs import Row, import_rows
 from pgsched.importers.imported import ImportedJob, Reason
-from pgsched.importers.jobs_text import write_jobs_file
 from tests.support.importing.slots import NOW
-from tests.support.importing.stores import Called, Pickled, cron_trigger, dump, job_state, number, zone
-
-INTERVAL = "apscheduler.triggers.interval.IntervalTrigger"
-
-
-def moment(*parts: int) -> Called:
-    year, month, day, hour = parts
-    return Called("datetime.datetime", bytes([*divmod(year, 256), month, day, hour, 0, 0, 0, 0, 0]), zone("UTC"))
-
-
-def interval(seconds: int, **changed: Any) -> Pickled:
-    state = {
-        "version": 2,
-        "timezone": zone("UTC"),
-        "start_date": moment(2026, 1, 1, 0),
-        "end_date": None,
-        "jitter": None,
-    }
-    return Pickled(INTERVAL, state | {"interval": Called("datetime.timedelta", 0, seconds, 0)} | changed)
+from tests.support.importing.stores import dump, interval, job_state, moment
 
 
 def read(identity: str = "nightly", **changed: Any) -> ImportedJob:
@@ -93,28 +74,3 @@ def test_a_job_with_an_id_that_was_made_up_is_called_as_its_function() -> None:
 def test_two_jobs_of_one_function_have_two_names() -> None:
     rows = [Row(f"{n:032x}", dump(job_state())) for n in (1, 2)]
     assert [job.name for job in import_rows(rows, NOW).jobs] == ["nightly", "nightly 000000000000"]
-
-
-FIXTURES = [
-    *(job_state(id=f"daily {hour}", trigger=cron_trigger(zone("Europe/Berlin"), hour=[number(hour)], minute=[number(0)],
-                                                         second=[number(0)])) for hour in (0, 1, 4, 6, 9, 12, 18, 22)),
-    *(job_state(id=f"every {seconds}", trigger=interval(seconds)) for seconds in (5, 30, 60, 300, 3600, 86_400)),
-    job_state(id="weekdays", trigger=cron_trigger(zone("UTC"), day_of_week=[number(0, 4)], hour=[number(3)],
-                                                  minute=[number(30)], second=[number(0)])),
-    job_state(id="first", trigger=cron_trigger(zone("UTC"), day=[number(1)], hour=[number(3)], minute=[number(0)],
-                                               second=[number(0)])),
-    job_state(id="once", trigger=Pickled("apscheduler.triggers.date.DateTrigger",
-                                         {"version": 1, "run_date": moment(2030, 1, 1, 9)})),
-    job_state(id="paused", next_run_time=None),
-    job_state(id="night", trigger=cron_trigger(zone("Europe/Berlin"), hour=[number(2)], minute=[number(30)],
-                                               second=[number(0)])),
-    job_state(id="many", trigger=interval(60), max_instances=1, coalesce=False, misfire_grace_time=None),
-]  # fmt: skip
-
-
-def test_at_least_nineteen_of_twenty_jobs_are_exact() -> None:
-    found = import_rows([Row(state["id"], dump(state)) for state in FIXTURES], NOW)
-    inexact = [(job.name, remark) for job in found.jobs for remark in job.remarks if not remark.reason.informs]
-    assert found.omitted == []
-    assert sum(job.exact for job in found.jobs) >= 0.95 * len(FIXTURES), inexact
-    assert write_jobs_file(found, title="test").count("schedule:") == len(FIXTURES) - 1

@@ -184,24 +184,3 @@ def test_rows_that_become_no_job_are_named(changed: dict[str, Any], reason: Reas
     found = rows(**changed)
     assert found.jobs == []
     assert [(left.where, left.remark.reason) for left in found.omitted] == [("row 1", reason)]
-
-
-FIXTURES = [
-    *(Entry(f"hourly {n}", "a", read_crontab(str(n), "*", "*", "*", "*"), "e") for n in (0, 15, 30)),
-    *(Entry(f"daily {n}", "a", read_crontab("0", str(n), "*", "*", "*"), "e") for n in (0, 2, 4, 6, 12, 23)),
-    *(Entry(f"every {n}", "a", Interval(timedelta(seconds=n)), "e") for n in (1, 10, 30, 60, 300, 3600)),
-    Entry("weekday mornings", "a", read_crontab("30", "7", "1", "*", "*"), "e", args=(16, 16)),
-    Entry("every third hour", "a", read_crontab("0", "*/3", "*", "*", "*"), "e", options={"queue": "q"}),
-    Entry("office", "a", read_crontab("0", "*/3,8-17", "mon-fri", "*", "*"), "e"),
-    Entry("first monday", "a", read_crontab("0", "6", "mon", "1-7", "*"), "e"),
-    Entry("third friday", "a", read_crontab("0", "6", "fri", "15-21", "*"), "e", options={"expires": 3600}),
-    Entry("quarter", "a", read_crontab("0", "0", "*", "1", "*/3"), "e", kwargs={"months": 3}),
-    Entry("sunset", "a", Solar("sunset"), "e"),
-    Entry("ten minutes on thursdays", "a", read_crontab("*/10", "3,17,22", "thu,fri", "*", "*"), "e"),
-]  # fmt: skip
-
-
-def test_at_least_nineteen_of_twenty_entries_are_exact() -> None:
-    found = import_entries(FIXTURES, Settings(), NOW)
-    assert sum(job.exact for job in found.jobs) >= 0.95 * len(FIXTURES)
-    assert [left.remark.reason for left in found.omitted] == [Reason.SOLAR]
