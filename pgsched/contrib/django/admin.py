@@ -12,11 +12,13 @@ Source: "Admin actions" in docs.djangoproject.com/en/stable/ref/contrib/admin/ac
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
 from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.paginator import Paginator
 from django.db import connections
 from django.utils.functional import cached_property
@@ -24,12 +26,14 @@ from django.utils.functional import cached_property
 from pgsched.contrib.django.choices import database_alias
 from pgsched.contrib.django.models import Job, Run
 from pgsched.db.callers.calls import call_on
+from pgsched.db.connection.failures import raise_explained
 from pgsched.errors import PgschedError
 from pgsched.services.jobs import job_changes
 from pgsched.services.runs import changes
 
 T = TypeVar("T")
 MOST_COUNTED = 10_000
+MOST_CHANGED = 1_000  # jobs that one action changes, each in a transaction
 MOST_REASONS = 3
 
 
@@ -60,23 +64,29 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         """Return False: pgsched prunes rows."""
         return False
 
-    def change_rows(self, request: Any, use_case: Callable[[Any], T]) -> T | None:
-        """Change rows on Django's connection, for the user of the request; None after a message about an error."""
-        try:
-            return act_for(str(request.user.get_username()), use_case)
-        except PgschedError as error:
-            self.message_user(request, str(error), messages.ERROR)
-            return None
-
     def change_each(self, request: Any, queryset: Any, verb: str, use_case: Callable[[Any, Any], object]) -> None:
-        """Change rows one by one; say how many were changed, and log each."""
-        done, rows = 0, [*queryset]
+        """Change rows one by one, each in a transaction; say how many were changed, and log them."""
+        rows = [*queryset[: MOST_CHANGED + 1]]
+        if len(rows) > MOST_CHANGED:
+            text = f"more than {MOST_CHANGED:,} are selected: narrow them, or use `manage.py pgsched`"
+            self.message_user(request, text, messages.ERROR)
+            return
+        done, refusals = [], Counter[str]()
         for row in rows:
-            if self.change_rows(request, partial(use_case_of_row, use_case, row)):
-                self.log_change(request, row, f"{verb} in the admin")
-                done += 1
+            try:
+                act_for(request.user, partial(use_case, row))
+                done.append(row)
+            except PgschedError as error:
+                refusals[str(error)] += 1
+        self.log_rows(request, done, verb)
         if done:
-            self.message_user(request, f"{verb}: {done} of {len(rows)}", messages.SUCCESS)
+            self.message_user(request, f"{verb}: {len(done)} of {len(rows)}", messages.SUCCESS)
+        for text, _ in refusals.most_common(MOST_REASONS):
+            self.message_user(request, text, messages.ERROR)
+
+    def log_rows(self, request: Any, rows: Any, verb: str) -> None:
+        """Write the change of these rows into Django's log of the admin."""
+        LogEntry.objects.log_actions(request.user.pk, rows, CHANGE, f"{verb} in the admin")
 
 
 @admin.register(Run)
@@ -125,16 +135,16 @@ class RunAdmin(ReadOnlyAdmin):
         """Retry or cancel runs; say how many, and why others were left alone."""
         ids = [*queryset.values_list("id", flat=True)[: changes.MOST + 1]]
         reason = f"in the admin by {request.user.get_username()}" if verb is changes.CANCEL else None
-
-        def use_case(conn: Any) -> changes.Changed:
-            return changes.change(conn, changes.choose(conn, verb, ids, most=changes.MOST), reason=reason)
-
-        done = self.change_rows(request, use_case)
-        if done is None:
+        try:
+            done = act_for(
+                request.user,
+                lambda conn: changes.change(conn, changes.choose(conn, verb, ids, most=changes.MOST), reason=reason),
+            )
+        except PgschedError as error:
+            self.message_user(request, str(error), messages.ERROR)
             return
-        left = {row["id"] for row in done.left}
-        for run in queryset.model.objects.filter(id__in=[run_id for run_id in ids if run_id not in left]):
-            self.log_change(request, run, f"{verb.participle} in the admin")
+        changed = [row["id"] for row in done.rows if row["skipped"] is None]
+        self.log_rows(request, queryset.model.objects.filter(id__in=changed), verb.participle)
         if done.count:
             self.message_user(request, f"{verb.participle}: {done.words}", messages.SUCCESS)
         for why, which in done.reasons[:MOST_REASONS]:
@@ -169,41 +179,35 @@ class JobAdmin(ReadOnlyAdmin):
     @admin.action(description="Run the selected jobs now", permissions=["run"])
     def run_now(self, request: Any, queryset: Any) -> None:
         """Make a run of each job now, beside its schedule."""
-        self.change_each(request, queryset, "run now", lambda conn, job: job_changes.run(conn, job.name))
+        self.change_each(request, queryset, "run now", lambda job, conn: job_changes.run(conn, job.name))
 
     @admin.action(description="Pause the selected jobs", permissions=["pause"])
     def pause_jobs(self, request: Any, queryset: Any) -> None:
         """Stop the schedules of jobs."""
         user = str(request.user.get_username())
         self.change_each(
-            request, queryset, "paused", lambda conn, job: job_changes.pause(conn, job.name, "in the admin", user)
+            request, queryset, "paused", lambda job, conn: job_changes.pause(conn, job.name, "in the admin", user)
         )
 
     @admin.action(description="Resume the selected jobs", permissions=["pause"])
     def resume_jobs(self, request: Any, queryset: Any) -> None:
         """Start the schedules of jobs again; slots of the pause are skipped."""
-        self.change_each(request, queryset, "resumed", lambda conn, job: job_changes.resume(conn, job.name))
+        self.change_each(request, queryset, "resumed", lambda job, conn: job_changes.resume(conn, job.name))
 
 
-def use_case_of_row(use_case: Callable[[Any, Any], object], row: Any, conn: Any) -> bool:
-    """Call a use case of one row; return that it was done."""
-    use_case(conn, row)
-    return True
-
-
-def act_for(user: str, use_case: Callable[[Any], T]) -> T:
+def act_for(user: Any, use_case: Callable[[Any], T]) -> T:
     """Call a use case on Django's connection, in its transaction, and name the user in the audit.
 
-    Raises what the use case raises; errors of the database as those of `django.db`.
+    Raises PgschedError, also for what the database refuses: the login may lack a grant.
     """
     connection = connections[database_alias()]
 
     def named(conn: Any) -> T:
-        conn.acting_for = user
+        conn.acting_for = str(user.get_username())
         try:
             return use_case(conn)
         finally:
             conn.acting_for = None
 
-    with connection.wrap_database_errors:
+    with raise_explained():
         return call_on(connection, named)
