@@ -187,6 +187,7 @@ SAME = {
     "/job/new": "POST /jobs",
     "/job/edit": "PATCH /jobs/{job}",
     "/job/backfill": "POST /jobs/{job}/backfills",
+    "/job/mode": "PATCH /jobs/{job}",
     "/job/pause": "POST /jobs/{job}/pause",
     "/job/resume": "POST /jobs/{job}/resume",
     "/job/run": "POST /jobs/{job}/run",
