@@ -85,8 +85,7 @@ class Life:
     def tick(self) -> None:
         mark = self.job["decided_until"]
         due = {slot: ones for slot, ones in self.near().items() if slot <= self.now}
-        before = [slot for slot in due if slot <= self.first]  # those do not exist
-        self.decided |= {one: "before" for slot in before for one in due.pop(slot)}
+        before = {slot: due.pop(slot) for slot in [*due] if slot <= self.first}  # those do not exist
         known: list[CoveredSlots] = [(row.covers_from or row.slot, row.covers_until or row.slot) for row in self.rows]
         decided = decide_job(self.job | {"now": self.now}, None, [one for one in known if one[0] >= self.first])
         taken = {row.slot for row in self.rows}
@@ -102,9 +101,12 @@ class Life:
                    if (row.covers_from or row.slot) <= slot <= (row.covers_until or row.slot)}  # fmt: skip
         shared = {slot for slot, ones in due.items() if slot <= mark and (slot in taken or self.is_shared(slot))}
         assert set(due) - covered <= shared | {slot for slot in due if slot in taken}, "none is lost"
-        self.decided |= {one: "decided" for ones in due.values() for one in ones}
         self.rows += decided.rows
         advance = decided.advance
+        # what shifts to the past counts as decided only when something was: until then the calendar may change again
+        noted = due | before if advance.decided_until or advance.shift else {
+            slot: ones for slot, ones in due.items() if slot not in shared}  # fmt: skip
+        self.decided |= {one: "decided" for ones in noted.values() for one in ones}
         new_mark = max(mark, advance.decided_until or mark)
         shifts = self.job["shifts"] if advance.shift is None else json.loads(advance.shift or "null")
         self.job |= {"decided_until": new_mark, "shifts": shifts}
