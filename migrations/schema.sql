@@ -6281,7 +6281,7 @@ BEGIN
                     WHERE r.job_id = o.id ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
                 WHERE s.state IN ('succeeded', 'dead') AND s.origin <> 'backfill'
                     AND s.finished_at > coalesce(o.resumed_at, '-infinity') LIMIT o.pause_after_failures) e) f
-        WHERE o.pause_after_failures IS NOT NULL AND NOT o.paused AND f.dead = o.pause_after_failures
+        WHERE o.pause_after_failures IS NOT NULL AND NOT o.paused AND o.mode = 'run' AND f.dead = o.pause_after_failures
         ORDER BY o.id LIMIT n FOR NO KEY UPDATE OF o SKIP LOCKED
     LOOP
         BEGIN

@@ -46,7 +46,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), general AS MATERIA
                 SELECT r.id, r.state, r.scheduled_at, r.error, r.reason, r.origin FROM pgsched.runs r WHERE r.job_id = w.id
                 ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
             WHERE s.state IN ('succeeded', 'dead') AND s.origin <> 'backfill' LIMIT w.alert_after_failures) e) f
-    WHERE f.dead = w.alert_after_failures
+    WHERE w.alert_after_failures IS NOT NULL AND f.dead = w.alert_after_failures
 ), late AS (
     SELECT w.id, w.name, 'lateness', f.id, f.details FROM watched w, clock CROSS JOIN LATERAL (
         SELECT NULL::bigint AS id, format('the slot of %%s is not decided yet', date_trunc('second', w.next_run_at)) AS details
@@ -100,9 +100,11 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), general AS MATERIA
         || CASE WHEN w.error IS NOT NULL THEN format('; it is not planned any more: %%s', left(w.error, 1000))
                 WHEN w.paused THEN format('; it is paused since %%s by %%s', date_trunc('second', w.paused_at), w.paused_by) ELSE '' END
     FROM watched w, clock CROSS JOIN LATERAL (
+        -- what was decided in mode shadow has run elsewhere
         SELECT greatest((SELECT s.finished_at FROM (
-                SELECT r.state, r.finished_at FROM pgsched.runs r WHERE r.job_id = w.id
-                ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s WHERE s.state = 'succeeded' LIMIT 1),
+                SELECT r.state, r.reason, r.finished_at FROM pgsched.runs r WHERE r.job_id = w.id
+                ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
+                WHERE s.state = 'succeeded' OR s.state = 'skipped' AND starts_with(s.reason, 'shadow') LIMIT 1),
             -- rows may have gone; the hours are kept
             (SELECT max(u.last_at) FROM pgsched.rollups u WHERE u.job_id = w.id AND u.job_id <> 0
                 AND u.from_at > clock.now - w.expect_every - interval '1 hour' AND u.state = 'succeeded')) AS at) l

@@ -1,6 +1,7 @@
 -- Pause jobs whose newest runs all ended dead (jobs.pause_after_failures), and open an incident for each, which ends when
--- the job is resumed. Runs that ended before the job was last resumed do not count, nor do backfills. A job that another
--- transaction has locked, or whose edit is refused, is left for the next call. The leader calls this.
+-- the job is resumed. Runs that ended before the job was last resumed do not count, nor do backfills. A job in mode shadow
+-- goes on deciding its slots. A job that another transaction has locked, or whose edit is refused, is left for the next
+-- call. The leader calls this.
 CREATE FUNCTION pgsched.pause_failing(n integer) RETURNS TABLE (id bigint, job text, reason text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -20,7 +21,7 @@ BEGIN
                     WHERE r.job_id = o.id ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
                 WHERE s.state IN ('succeeded', 'dead') AND s.origin <> 'backfill'
                     AND s.finished_at > coalesce(o.resumed_at, '-infinity') LIMIT o.pause_after_failures) e) f
-        WHERE o.pause_after_failures IS NOT NULL AND NOT o.paused AND f.dead = o.pause_after_failures
+        WHERE o.pause_after_failures IS NOT NULL AND NOT o.paused AND o.mode = 'run' AND f.dead = o.pause_after_failures
         ORDER BY o.id LIMIT n FOR NO KEY UPDATE OF o SKIP LOCKED
     LOOP
         BEGIN

@@ -163,7 +163,9 @@ class SentryListener:
                 check_in(claim, job, status)
             except Exception as error:
                 logger.warning("a check-in was not sent to sentry", run=claim.id, error=log.redact(str(error))[:300])
-                conn = None
+                if conn is not None:
+                    conn.close()
+                    conn = None
 
     def _look_up(self, job_id: int | None) -> Mapping[str, Any] | None:
         read_at, job = self._known.get(job_id or 0, (-math.inf, None))
@@ -186,11 +188,14 @@ def check_in(claim: Claim, job: Mapping[str, Any] | None, status: str) -> None:
 
 
 def slug_of(name: str) -> str:
-    """Return the slug of a job's monitor: its name where Sentry takes it, else with a digest that keeps it apart."""
+    """Return the slug of a job's monitor: its name where Sentry takes it, else with a digest that keeps it apart.
+
+    Sentry takes no slug of digits alone (src/sentry/slug/patterns.py in github.com/getsentry/sentry).
+    """
     plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:SLUG_CHARACTERS]
-    if plain == name:
+    if plain == name and not plain.isdigit():
         return plain
-    return f"{plain[: SLUG_CHARACTERS - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
+    return f"{plain[: SLUG_CHARACTERS - 9] or 'job'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def monitor_of(job: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -9,7 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched import App
+from pgsched import App, Run
+from pgsched.db.queries.leader import ticks
+from tests.support.db.backfilling import work as work_backfills
+from tests.support.db.overlapping import ticked
+from tests.support.db.setting import add_jobs
 from tests.support.http.answering import Server, answer, serving
 from tests.support.working import ENDED, work
 
@@ -37,6 +41,8 @@ def add_job(db: psycopg.Connection, server: Server, task: str, **columns: Any) -
 
 def run(db: psycopg.Connection, dsn: str, app: App | None, server: Server, expected: list[str], **more: Any) -> None:
     def done() -> Any:
+        with db.transaction():
+            ticks.admit(db, 10)  # as a leader does, where an attempt has failed
         return len(server.seen) >= len(expected) and db.execute(ENDED).fetchone() == (True,)
 
     work(dsn, app, done, http_allow=("127.0.0.1",), **more)
@@ -47,15 +53,15 @@ def run(db: psycopg.Connection, dsn: str, app: App | None, server: Server, expec
 def test_a_task_tells_its_start_and_its_end(
     db: psycopg.Connection, dsn: str, app: App, server: Server, kind: str
 ) -> None:
-    async def inline() -> None:
-        print("loaded 3 rows")
+    async def inline(run: Run) -> None:
+        run.log("loaded 3 rows")
 
-    async def waiting() -> None:
+    async def waiting(run: Run) -> None:
         await asyncio.sleep(0.01)
-        print("loaded 3 rows")
+        run.log("loaded 3 rows")
 
-    def plain() -> None:
-        print("loaded 3 rows")
+    def plain(run: Run) -> None:
+        run.log("loaded 3 rows")
 
     app.task(name="t")({"inline": inline, "waiting": waiting, "plain": plain}[kind])
     for _ in range(3):
@@ -71,7 +77,7 @@ def test_a_task_that_fails_for_good_tells_it_once(db: psycopg.Connection, dsn: s
         raise ValueError("no disk")
 
     add_job(db, server, "t")
-    run(db, dsn, app, server, ["/x/start", "/x/start", "/x/fail"], leader=True)
+    run(db, dsn, app, server, ["/x/start", "/x/start", "/x/fail"])
     assert "ValueError: no disk" in server.seen[2].body.decode()
     assert len({seen.path.partition("?")[2] for seen in server.seen}) == 1, "one run"
 
@@ -82,12 +88,23 @@ def test_a_program_tells_its_output(db: psycopg.Connection, dsn: str, server: Se
     assert server.seen[1].body.decode().splitlines()[1:] == ["exit code 3: hello", "hello"]
 
 
-def test_slots_of_the_schedule_and_of_backfills_carry_the_url(db: psycopg.Connection) -> None:
-    db.execute(
-        "INSERT INTO pgsched.jobs (name, schedule, task, ping_url) VALUES ('j', '0 0 1 1 *', 't', 'http://a.org')"
-    )
-    db.execute("SELECT pgsched.trigger('j')")
-    assert db.execute("SELECT options FROM pgsched.runs").fetchall() == [({"ping_url": "http://a.org"},)]
+def test_every_run_of_a_job_carries_the_url_whoever_makes_it(db: psycopg.Connection) -> None:
+    add_jobs(db, 2, 0, catch_up="all")
+    db.execute("UPDATE pgsched.jobs SET ping_url = 'http://a.org' WHERE name = 'j1'")
+    ticked(db, 2)
+    plain = db.execute("SELECT bool_and(checked) FROM pgsched.runs").fetchone()
+    assert plain == (True,), "such a slot costs no trigger more than another one"
+    db.execute("SELECT pgsched.trigger('j1')")
+    db.execute("DELETE FROM pgsched.runs WHERE scheduled_at = (SELECT min(scheduled_at) FROM pgsched.runs)")
+    db.execute("SELECT pgsched.backfill(name, now() - interval '1 minute', now(), max_active => 100) FROM pgsched.jobs")
+    while work_backfills(db):
+        pass
+    rows = db.execute("SELECT DISTINCT j.name, r.origin, r.options FROM pgsched.runs r JOIN pgsched.jobs j"
+                      " ON j.id = r.job_id ORDER BY 1, 2").fetchall()  # fmt: skip
+    carried = {"ping_url": "http://a.org"}
+    assert rows == [("j1", origin, carried) for origin in ("backfill", "manual", "schedule")] + [
+        ("j2", origin, None) for origin in ("backfill", "schedule")
+    ]
 
 
 def test_a_worker_without_pings_sends_none(db: psycopg.Connection, dsn: str, app: App, server: Server) -> None:
@@ -109,7 +126,7 @@ def test_a_wrong_url_is_refused(db: psycopg.Connection, wrong: str) -> None:
 
 
 @pytest.fixture
-def events() -> list[dict[str, Any]]:
+def events() -> Iterator[list[dict[str, Any]]]:
     """Return the events and check-ins that reach Sentry's transport, which sends nothing."""
     sentry_sdk = pytest.importorskip("sentry_sdk")
     from sentry_sdk.transport import Transport
@@ -123,7 +140,7 @@ def events() -> list[dict[str, Any]]:
             found.extend(item.payload.json for item in envelope.items if item.payload.json is not None)
 
     sentry_sdk.init(dsn="http://key@127.0.0.1:9/1", transport=Kept, default_integrations=False)
-    yield found  # type: ignore[misc]
+    yield found
     sentry_sdk.init()
 
 

@@ -53,9 +53,10 @@ def test_a_name_is_its_slug_where_sentry_takes_it(name: str, slug: str) -> None:
     assert slug_of(name) == slug
 
 
-@pytest.mark.parametrize("name", ["Nightly", "nightly report", "nächtlich", "x" * 200, "日本", "-"])
+@pytest.mark.parametrize("name", ["Nightly", "nightly report", "nächtlich", "x" * 200, "日本", "-", "17"])
 def test_other_names_get_a_slug_of_their_own(name: str) -> None:
     slug = slug_of(name)
     assert 1 <= len(slug) <= 50
+    assert not slug.isdigit(), "Sentry takes no such slug"
     assert set(slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-")
     assert slug != slug_of(name + "x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -103,10 +104,13 @@ def test_long_output_is_cut_to_its_end(server: Server, sender: Pings) -> None:
 
 
 def test_a_ping_goes_to_no_address_that_is_not_public(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "pgsched")
     sender = Pings([])
     sender.begun(claim(server.url("/x")))
+    wait_until(lambda: "a ping was dropped" in caplog.text, what="the line in the log")
     sender.close()
     assert server.connections == 0
+    assert server.url("/x") not in caplog.text, "the URL is a secret"
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/x", "http://user:x@127.0.0.1/x", "http://[::1", "", 5, None])

@@ -104,6 +104,14 @@ def test_a_worker_without_a_leader_pauses_nothing(db: psycopg.Connection) -> Non
     assert jobs.show_job(db, "j")["paused"] is False
 
 
+def test_a_job_in_mode_shadow_goes_on_deciding_its_slots(db: psycopg.Connection) -> None:
+    mine = job(db, pause_after_failures=1, mode="shadow")
+    slot(db, mine, 5, "dead", origin="manual")
+    assert pause(db) == []
+    jobs.set_mode(db, "j", "run")
+    assert pause(db) == ["j"]
+
+
 @pytest.mark.parametrize("wrong", [0, 1001, -1])
 def test_a_wrong_number_is_refused(db: psycopg.Connection, wrong: int) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="pause_after_failures: "):

@@ -239,6 +239,18 @@ def test_alerts_are_silent_and_end(db: psycopg.Connection) -> None:
     assert alerting.check(db) == []
 
 
+def test_a_job_is_not_silent_for_the_time_that_it_was_in_the_mode(db: psycopg.Connection) -> None:
+    job_id = alerting.job(db, expect_every="2 hours")
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET created_at = created_at - interval '1 day'")
+    alerting.slot(db, job_id, 9, "succeeded")
+    alerting.slot(db, job_id, 1, "skipped", reason="shadow")
+    assert alerting.check(db) == []
+    db.execute("UPDATE pgsched.runs SET finished_at = finished_at - interval '2 hours' WHERE reason = 'shadow'")
+    assert alerting.check(db) == [("opened", "silence")]
+
+
 # ---- every door
 
 
