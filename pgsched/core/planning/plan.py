@@ -297,6 +297,8 @@ def row_in_shadow(job: Job, decision: Decision) -> SlotRow:
         return row_not_run(job, decision)
     slot = decision.scheduled_at
     reason = SHADOW if decision.verdict == "run" else f"{SHADOW}: would be missed: {decision.reason}"
+    if decision.covers_from is not None:  # a person who revives the row does so for this slot alone
+        decision = interval_of(job_schedule(job), decision._replace(verdict="skipped"))
     return SlotRow(slot, "skipped", start_of(job, slot), None, reason, decision.covers_from, decision.covers_until,
                    decision.covers_count, interval_start=decision.interval_start,
                    nominal_at=decision.nominal_at)  # fmt: skip
