@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 from typing import Any, Protocol
 
 from pgsched.core.model import Row
-from pgsched.core.planning.job_schedule import job_calendar, whole_schedule
+from pgsched.core.planning.job_schedule import first_allowed, job_calendar, whole_schedule
 from pgsched.core.schedule.cron import Schedule
 from pgsched.core.shadow.comparing import EARLY_S, Difference, Span, compare, instant
 from pgsched.core.shadow.csv_log import CsvReader
@@ -302,7 +302,7 @@ def known_span(conn: Connection[Any], job: Row, question: Question) -> tuple[flo
     begun = job["anchor_at"]
     first = next(iter(slots_page(conn, job["id"], begun - INSTANT, job["known_until"], 1)), None)
     if schedule is not None:
-        expected = schedule.after(begun)
+        expected = first_allowed(schedule, job_calendar(job), schedule.after(begun))
         begins = expected if first is None else first["covers_from"] or first["scheduled_at"]
         begun = begun if begins is None or begins == expected else begins  # older rows have been pruned
     return begun.timestamp(), job["known_until"].timestamp()

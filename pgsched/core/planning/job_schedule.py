@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.core.schedule import zones
@@ -23,6 +24,8 @@ from pgsched.core.schedule.decided_times import parse_decided_times
 from pgsched.core.schedule.shifted import Shifted
 from pgsched.core.schedule.shifting_days import LOOK_AROUND, STEPS, ShiftingDays
 
+MOST_EXCLUDED = 1000
+INSTANT = timedelta(microseconds=1)
 STAYS = f"; no time within {LOOK_AROUND} days is allowed"
 
 
@@ -62,6 +65,18 @@ def job_calendar(job: Mapping[str, Any]) -> Calendar:
     """Return the excluded times of a job, in its time zone."""
     ending = "" if job.get("on_excluded") in (None, "skip") else STAYS
     return calendar(excluded_times(job), job["timezone"], ending)
+
+
+def first_allowed(schedule: Schedule, dates: Calendar, slot: datetime | None) -> datetime | None:
+    """Return the first slot, this one or later, at no excluded time; None where there is none, or none soon.
+
+    At most MOST_EXCLUDED excluded stretches are passed.
+    """
+    for _ in range(MOST_EXCLUDED):
+        if slot is None or dates.excluded(slot) is None:
+            return slot
+        slot = schedule.after(dates.next_allowed(slot) - INSTANT)
+    return None
 
 
 def excluded_times(job: Mapping[str, Any]) -> Sequence[Any]:

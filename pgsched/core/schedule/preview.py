@@ -18,7 +18,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pgsched.core.planning import jitter
-from pgsched.core.planning.job_schedule import job_calendar, job_schedule
+from pgsched.core.planning.job_schedule import first_allowed, job_calendar, job_schedule
 from pgsched.core.planning.plan import SHADOW, is_shadow, undecided_after
 from pgsched.core.schedule import grammar, zones
 from pgsched.core.schedule.cron import Schedule, parse
@@ -36,7 +36,6 @@ FOR_EVER = datetime.max.replace(tzinfo=UTC)
 EARLIEST, LATEST = datetime(1, 1, 15, tzinfo=UTC), datetime(9999, 12, 15, tzinfo=UTC)
 LISTED = 3
 INSTANT = timedelta(microseconds=1)
-MOST_EXCLUDED = 1000
 WORDS = {
     "skip": "slots at its times are skipped",
     "next_business_day": "slots at its times move to the next day on which that time is allowed",
@@ -187,8 +186,7 @@ def _apply_job(job: Mapping[str, Any], fire: PreviewSlot) -> PreviewSlot:
 def next_allowed(job: Mapping[str, Any]) -> datetime | None:
     """Return the first slot from `next_run_at` on at no excluded time; None where there is none, or none soon.
 
-    At most MOST_EXCLUDED excluded times are passed. Until the leader has planned a new job, `next_run_at` is the
-    instant of its creation and no slot.
+    Until the leader has planned a new job, `next_run_at` is the instant of its creation and no slot.
     """
     slot: datetime | None = job["next_run_at"]
     dates = job_calendar(job)
@@ -203,13 +201,7 @@ def next_allowed(job: Mapping[str, Any]) -> datetime | None:
         return slot
     if schedule.fixed_delay is not None:  # its planning has moved the slot past excluded times already
         return slot
-    slot = schedule.after(slot - INSTANT) if due else slot
-    for _ in range(MOST_EXCLUDED):
-        if slot is None or dates.excluded(slot) is None:
-            break
-        slot = schedule.after(dates.next_allowed(slot) - INSTANT)
-    else:
-        return None
+    slot = first_allowed(schedule, dates, schedule.after(slot - INSTANT) if due else slot)
     return None if slot is None or (job["ends_at"] is not None and slot > job["ends_at"]) else slot
 
 

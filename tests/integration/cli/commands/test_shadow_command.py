@@ -169,6 +169,25 @@ def test_excluded_dates_are_no_slots(db: psycopg.Connection, pgsched: Program, t
     assert (one["matched"], one["only_here"], one["only_there"]) == (0, 0, 1)
 
 
+def test_excluded_dates_before_the_first_slot_are_compared(
+    db: psycopg.Connection, pgsched: Program, tmp_path: Path
+) -> None:
+    """The other scheduler starts the work also on a date that is excluded here."""
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    yesterday = today - timedelta(days=1)
+    shadow(db, "dump", "x", schedule="0 0 * * *")
+    db.execute("INSERT INTO pgsched.job_calendars (job_id, from_date, until_date)"
+               " SELECT id, %s, %s FROM pgsched.jobs", [yesterday - timedelta(days=1), yesterday])  # fmt: skip
+    lead(db)
+    pass_time(db, 3 * 86_400)
+    lead(db)
+    begin = f"{(today - timedelta(days=4)).isoformat()} host kernel: x"
+    starts = (cron_line(at + timedelta(seconds=1), "x") for at in (yesterday, today))
+    log = write(tmp_path / "a.log", begin, *starts, f"{now(db).isoformat()} host kernel: x")
+    (one,) = pgsched("shadow", "report", "--log", log, "--json").json["jobs"]
+    assert (one["matched"], one["only_here"], one["only_there"]) == (1, 0, 1)
+
+
 def test_slots_of_the_schedule_are_compared_with_an_old_log(
     db: psycopg.Connection, pgsched: Program, tmp_path: Path
 ) -> None:
