@@ -7943,12 +7943,18 @@ CREATE OR REPLACE FUNCTION pgsched.slot_token_error(kind text, task text, args j
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
     SELECT format('%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%',
-                  given.field, left(token[1], 60))
-    FROM (VALUES (1, 'task', task), (2, 'args', args::text)) given(place, field, words)
-    CROSS JOIN LATERAL regexp_matches(
-        CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END, '[{]slot:([^{}]+)[}]', 'g') token
-    WHERE kind IN ('command', 'shell', 'http') AND token[1] !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'
-    ORDER BY given.place LIMIT 1
+                  given.field, left(t.token[1], 60))
+    FROM (
+        SELECT 0 AS place, 'task' AS field, task AS words
+        UNION ALL
+        SELECT s.place, 'args', s.value #>> '{}' FROM jsonb_path_query(
+            CASE WHEN strpos(args::text, '{slot:') > 0 THEN args END, 'strict $.** ? (@.type() == "string")')
+            WITH ORDINALITY s(value, place)
+    ) given
+    CROSS JOIN LATERAL regexp_matches(CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END,
+                                      '[{]slot:([^{}]+)[}]', 'g') WITH ORDINALITY t(token, place)
+    WHERE kind IN ('command', 'shell', 'http') AND t.token[1] !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'
+    ORDER BY given.place, t.place LIMIT 1
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.slots(job text, since timestamp with time zone, until timestamp with time zone DEFAULT now(), n integer DEFAULT 1000)

@@ -13,17 +13,23 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     END
 $$;
 
--- What is wrong with a token such as {slot:%Y-%m-%d} in the task or the arguments of a command, a shell line or a request;
--- null: nothing. pgsched/core/slot_text.py refuses the same tokens in the same words.
+-- What is wrong with a token such as {slot:%Y-%m-%d} in the task, or in a text of the arguments, of a command, a shell line
+-- or a request; null: nothing. pgsched/core/slot_text.py refuses the same tokens in the same words.
 CREATE FUNCTION pgsched.slot_token_error(kind text, task text, args jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%',
-                  given.field, left(token[1], 60))
-    FROM (VALUES (1, 'task', task), (2, 'args', args::text)) given(place, field, words)
-    CROSS JOIN LATERAL regexp_matches(
-        CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END, '[{]slot:([^{}]+)[}]', 'g') token
-    WHERE kind IN ('command', 'shell', 'http') AND token[1] !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'
-    ORDER BY given.place LIMIT 1
+                  given.field, left(t.token[1], 60))
+    FROM (
+        SELECT 0 AS place, 'task' AS field, task AS words
+        UNION ALL
+        SELECT s.place, 'args', s.value #>> '{}' FROM jsonb_path_query(
+            CASE WHEN strpos(args::text, '{slot:') > 0 THEN args END, 'strict $.** ? (@.type() == "string")')
+            WITH ORDINALITY s(value, place)
+    ) given
+    CROSS JOIN LATERAL regexp_matches(CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END,
+                                      '[{]slot:([^{}]+)[}]', 'g') WITH ORDINALITY t(token, place)
+    WHERE kind IN ('command', 'shell', 'http') AND t.token[1] !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'
+    ORDER BY given.place, t.place LIMIT 1
 $$;
 
 -- The name of a job; null: it is gone.

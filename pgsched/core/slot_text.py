@@ -20,6 +20,10 @@ from pgsched.errors import InputError
 BEGIN = "{slot:"
 KNOWN = "aAbBdfGHIjmMpSuUVwWyYzZ%"
 MOST_TOKENS = 1000  # in one run
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+          "December")  # fmt: skip
+_NAME = re.compile(r"%([aAbBp%])")
 _TOKEN = re.compile(r"\{slot:([^{}]+)\}")
 _FORMAT = re.compile(rf"(?:[^%]++|%[{KNOWN}])*+")  # possessive: a long one takes no memory
 
@@ -97,5 +101,11 @@ class SlotWriter:
         if self._left < 0:
             raise InputError(f"args: more than {MOST_TOKENS:,} tokens that begin with {BEGIN}", "args")
         if form not in self._known:
-            self._known[form] = self._local.strftime(form)
+            self._known[form] = self._local.strftime(_NAME.sub(self._english, form))
         return self._known[form]
+
+    def _english(self, found: re.Match[str]) -> str:
+        """Return the name that a directive means: strftime would take that of the process's locale."""
+        day, month = DAYS[self._local.weekday()], MONTHS[self._local.month - 1]
+        half = "AM" if self._local.hour < 12 else "PM"
+        return {"a": day[:3], "A": day, "b": month[:3], "B": month, "p": half}.get(found[1], "%%")

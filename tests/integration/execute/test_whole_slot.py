@@ -16,6 +16,8 @@ from pgsched.core.slot_text import Interval
 from pgsched.db.connection.connect import aconnect
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.runs import claims
+from pgsched.errors import InputError
+from pgsched.execute.http.executor import HttpExecutor
 from pgsched.execute.http.request import read_request
 from pgsched.execute.process_pool.protocol import attempt_message
 from pgsched.execute.process_pool.protocol import run_of as run_in_child
@@ -91,10 +93,12 @@ def test_runs_that_people_ask_for_have_the_zone_as_well(db: psycopg.Connection) 
     lead(db)
     jobs.trigger(db, "a")
     assert [one.slot_zone for one in take(db, 5)] == ["Asia/Kolkata"]
-    pass_time(db, 1.5 * 3600)
+    pass_time(db, 2.5 * 3600)
     lead(db)
-    db.execute("SELECT pgsched.retry(id) FROM pgsched.runs WHERE reason = 'shadow'")
-    assert [one.slot_zone for one in take(db, 5)] == ["Asia/Kolkata"]
+    db.execute("SELECT pgsched.retry(id) FROM pgsched.runs WHERE reason = 'shadow' AND covers_count = 2")
+    (one,) = take(db, 5)
+    assert one.slot_zone == "Asia/Kolkata" and one.scheduled_at is not None
+    assert one.interval_start == one.scheduled_at - timedelta(hours=1), "the row is revived for its own slot alone"
 
 
 def test_a_claim_of_sql_has_the_name_of_its_job(db: psycopg.Connection) -> None:
@@ -230,10 +234,35 @@ def test_a_request_gets_the_slot_in_url_parameters_headers_and_body() -> None:
     assert ask.headers["X-Pgsched-Interval-Start"] == "2024-04-30T12:00:00+00:00"
 
 
-def test_a_header_that_the_slot_makes_wrong_is_refused() -> None:
-    given = claim("http", "https://example.org/{slot:%d %H}", **WHOLE)
-    with pytest.raises(Exception, match="must not contain spaces"):
-        read_request(fill_slot(given))
+@pytest.mark.parametrize(
+    ("url", "args", "reason"),
+    [
+        ("https://example.org/{slot:%d %H}", {}, "must not contain spaces"),
+        ("https://example.org{slot:@10.0.0.1}/", {}, "must not contain a user name"),
+        ("{slot:ftp}://example.org/", {}, "must begin with http"),
+        ("https://example.org:{slot:9%Y}/", {}, "port 92024 is out of range"),
+        ("https://example.org/", {"method": "{slot:CONNECT}"}, "args.method: expected a method"),
+        ("https://example.org/", {"headers": {"X-A": "{slot:a\r\nX-B: %d}"}}, "args.headers.X-A: must be printable"),
+    ],
+)
+def test_a_request_that_the_slot_makes_wrong_is_refused(url: str, args: dict[str, Any], reason: str) -> None:
+    """What is checked is what is sent: the address, too, is looked at after the slot is in it."""
+    with pytest.raises(InputError, match=reason):
+        read_request(fill_slot(claim("http", url, args, **WHOLE)))
+
+
+@pytest.mark.parametrize("url", ["http://{slot:127.0.0.1}:1/", "http://127.0.0.{slot:%u}:1/{slot:%d}"])
+def test_an_address_that_the_slot_makes_is_allowed_or_not(url: str) -> None:
+    given = claim("http", url, {"connect_timeout_s": 1}, **WHOLE)
+    outcome = execute(HttpExecutor([], 1), given)
+    assert outcome.error is not None and "this worker has no --http-allow for it" in outcome.error
+    assert "cannot connect" in (execute(HttpExecutor(["127.0.0.0/8"], 1), given).error or "")
+
+
+def test_what_the_slot_writes_into_a_shell_line_is_not_filled_again() -> None:
+    line = "printf '%s\\n' '{slot:{slot:%d}}' \"$A\""
+    given = claim("shell", line, {"env": {"A": "{slot:$(echo %d)}"}}, **WHOLE)
+    assert execute(ShellExecutor(Processes()), given).log_tail == "{slot:01}\n$(echo 01)\n"
 
 
 @pytest.mark.parametrize("kind", ["command", "shell", "http"])
@@ -255,6 +284,15 @@ def test_other_kinds_and_other_braces_are_not_judged(db: psycopg.Connection) -> 
     jobs.add(db, {"name": "b", "task": "t", "args": {"text": "{slot:%Q}"}})
     jobs.add(db, {"name": "c", "kind": "shell", "task": "awk '{slot}' {slot:} {slot:%Y} {x:%Q}"})
     db.execute("""INSERT INTO pgsched.runs (kind, task, args) VALUES ('command', 'echo', '["{slot:%Q}"]')""")
+
+
+def test_keys_and_parts_of_different_texts_are_no_token(db: psycopg.Connection) -> None:
+    whole = {"argv": ["{slot:%", "Q}", '{slot:say "%d"}'], "env": {"{slot:%Q}": "x"}}
+    jobs.add(db, {"name": "a", "kind": "command", "task": "echo", "args": whole})
+    filled = fill_slot(claim("command", "echo", whole, **WHOLE)).args
+    assert filled == {"argv": ["{slot:%", "Q}", 'say "01"'], "env": {"{slot:%Q}": "x"}}
+    with pytest.raises(Exception, match=r'^args: \{slot:"%Q"\}: after'):
+        jobs.add(db, {"name": "b", "kind": "command", "task": "echo", "args": ['{slot:"%Q"}']})
 
 
 # ---- Python

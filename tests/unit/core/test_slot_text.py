@@ -31,6 +31,9 @@ def filled(value: Any, local: datetime = BERLIN) -> Any:
         ("{slot:%A, %d %B %j week %V of %G}", "Sunday, 29 March 088 week 13 of 2026"),
         ("{slot:100%%}", "100%"),
         ("{slot:day}", "day"),
+        ("{slot:%%A %%%A}", "%A %Sunday"),
+        ("{slot:{slot:%d}}", "{slot:29}"),  # what was filled in is not read again
+        ("{slot:%%Y} {slot:$(date)}", "%Y $(date)"),
     ],
 )
 def test_a_token_is_the_slot_in_the_jobs_zone(text: str, expected: str) -> None:
@@ -92,6 +95,23 @@ def test_a_text_is_filled_or_refused_and_nothing_else_of_it_changes(text: str) -
 @pytest.mark.parametrize("letter", KNOWN)
 def test_each_known_directive_gives_a_short_text(letter: str) -> None:
     assert 1 <= len(filled(f"{{slot:%{letter}}}")) <= 10
+
+
+class German(datetime):
+    """An instant of a process whose handlers have set another locale."""
+
+    def strftime(self, form: str) -> str:
+        for directive in ("%a", "%A", "%b", "%B", "%p"):
+            form = form.replace(directive, "?")
+        return super().strftime(form)
+
+
+@pytest.mark.parametrize("hour", [0, 11, 12, 23])
+def test_names_are_english_whatever_the_locale(hour: int) -> None:
+    for day in range(1, 366):
+        local = datetime(2026, 1, 1, hour, tzinfo=UTC) + timedelta(days=day)
+        german = German(local.year, local.month, local.day, hour, tzinfo=UTC)
+        assert filled("{slot:%a %A %d. %b %B %I %p}", german) == f"{local:%a %A %d. %b %B %I %p}"
 
 
 def test_the_slot_in_its_zone_is_the_same_instant() -> None:
