@@ -50,9 +50,6 @@ heads = st.builds(
     " ".join, st.tuples(st.sampled_from(HEADS), st.sampled_from(["", *INTERVALS, "* * * * *", "90s 90s"]))
 )
 sentences = st.lists(st.sampled_from(ENGLISH), min_size=1, max_size=6).map(" ".join)
-zoned = st.builds(
-    "{} {}".format, st.one_of(crons, heads, sentences), st.sampled_from(["America/New_York", "utc", "A/b"])
-)
 anything = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
 
 
@@ -77,8 +74,10 @@ def mutated(draw: st.DrawFn) -> str:
     return text
 
 
-several = st.lists(st.one_of(crons, crons, heads, mutated(), st.sampled_from(["", " "])), min_size=1, max_size=4).map(
-    ";".join
+parts = st.one_of(crons, crons, heads, sentences, mutated(), st.sampled_from(["", " ", "@daily UTC"]))
+several = st.lists(parts, min_size=1, max_size=4).map(";".join)
+zoned = st.builds(
+    "{} {}".format, st.one_of(crons, heads, sentences, several), st.sampled_from(["America/New_York", "utc", "A/b"])
 )
 
 
@@ -130,6 +129,13 @@ def test_both_grammars_give_the_same_verdict_on_every_item_in_every_field(db: ps
         "@daily;@every 5s",
         "@AFTER 5s ; @daily",
         "@daily;;@daily",
+    ]
+    expressions += [
+        "@daily;0 9 * * 1 UTC",
+        "@daily;0 25 * * * UTC",
+        "@daily UTC;@hourly",
+        "@daily;UTC",
+        "mondays;hourly",
     ]
     expressions += ["0 0 * * * ; 0 25 * * *", ";".join(["@daily"] * 20), ";".join(["@daily"] * 21), "@daily;@reboot"]
     assert said_by_database(db, "schedule_error", expressions) == [said_by_program(e) for e in expressions]

@@ -52,6 +52,8 @@ def hint(expression: str) -> str | None:
         ("@daily Europe/Berlin", "@daily with timezone Europe/Berlin"),
         ("every monday at 9am in Europe/Berlin", "0 9 * * 1 with timezone Europe/Berlin"),
         ("0 9 * * *  utc", "0 9 * * * with timezone UTC"),
+        ("0 9 * * 1;  0 10 * * 2 Europe/Berlin", "0 9 * * 1; 0 10 * * 2 with timezone Europe/Berlin"),
+        ("@daily;0 10 * * 2 gmt", "@daily;0 10 * * 2 with timezone GMT"),
     ],
 )
 def test_a_refused_schedule_has_a_hint(typed: str, meant: str) -> None:
@@ -77,6 +79,11 @@ def test_a_refused_schedule_has_a_hint(typed: str, meant: str) -> None:
         "Europe/Berlin",
         "* * * * * Europe/Berlin Europe/Paris",
         "every day of the week",
+        "every monday at 9am; every friday at 10am",
+        "hourly;",
+        "0 9 * * *; Europe/Berlin",
+        "0 9 * * * Europe/Berlin; 0 10 * * *",
+        "@every 5m; @daily Europe/Berlin",
     ],
 )
 def test_what_is_not_clear_has_no_hint(typed: str) -> None:
