@@ -33,13 +33,14 @@ ORDER BY o.scheduled_at, o.id LIMIT 100
 -- name: explain_parents
 -- return what a run still waits for: runs, or jobs whose slot is not decided yet.
 -- params: id bigint
--- returns: (id: of the run, or null; state; job: its name, or the name of the job that is waited for)
+-- returns: (id: of the run, or null; state; job: its name, or the name of the job that is waited for; match: which of
+--          that job's slots, as jobs.after_match, null: the same)
 -- locks: none
-SELECT p.id, p.state, j.name AS job FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id
+SELECT p.id, p.state, j.name AS job, NULL AS match FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id
 LEFT JOIN pgsched.jobs j ON j.id = p.job_id
 WHERE d.run_id = %(id)s AND d.state = 'open'
 UNION ALL
-SELECT NULL, NULL, coalesce(j.name, 'job ' || a.job_id)
+SELECT NULL, NULL, coalesce(j.name, 'job ' || a.job_id), r.options ->> 'after_match'
 FROM pgsched.runs r CROSS JOIN LATERAL pgsched.after_jobs_of(r.options) AS a(job_id)
 LEFT JOIN pgsched.jobs j ON j.id = a.job_id
 WHERE r.id = %(id)s AND r.available_at = '8998-01-01 00:00Z'

@@ -29,6 +29,8 @@ REASONS = (
     ("the job had ended: its ends_at", "after_end"),
     ("the job had ended: its max_runs", "max_runs"),
 )
+# What a slot waits for, by jobs.after_match.
+WAITED_FOR = {"latest": "the newest slot", "since_last": "a success"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,7 @@ def waiting(run: Row, around: RunContext) -> Answer:
 def waiting_for_parents(parents: Sequence[Row]) -> Answer:
     """Answer for a run that waits for the runs that it depends on."""
     names = [
-        f"the same slot of {parent['job']}" if parent["id"] is None
+        f"{WAITED_FOR.get(parent['match'], 'the same slot')} of {parent['job']}" if parent["id"] is None
         else f"run {parent['id']} ({', '.join(part for part in (parent['job'], parent['state']) if part)})"
         for parent in parents
     ]  # fmt: skip

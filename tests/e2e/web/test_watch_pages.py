@@ -136,6 +136,8 @@ def test_jobs_that_wait_for_jobs_are_named_on_both_sides_and_in_the_form(
     assert one(db, "SELECT j.after_jobs = ARRAY[o.id] FROM pgsched.jobs j, pgsched.jobs o"
                    " WHERE j.name = 'report' AND o.name LIKE 'load%%'")  # fmt: skip
     assert ">load, then check</a> for the same slot" in browser.get("/jobs/report").text
+    db.execute("UPDATE pgsched.jobs SET after_match = 'latest' WHERE name = 'report'")
+    assert ">load, then check</a> for the newest slot" in browser.get("/jobs/report").text
     assert "<dt>Before</dt>" in browser.get("/jobs/load%2C%20then%20check").text
     again = edited(browser, "/job/edit/report")
     assert again["after_jobs"] == "load, then check"

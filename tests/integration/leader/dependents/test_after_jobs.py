@@ -229,18 +229,23 @@ def test_without_a_bound_the_leader_waits_for_the_retry_of_a_parent(
     aside.result()
 
 
-def test_explain_says_what_a_slot_waits_for(db: psycopg.Connection) -> None:
+@pytest.mark.parametrize(
+    ("match", "waited_for"), [("same", "the same slot"), ("latest", "the newest slot"), ("since_last", "a success")]
+)
+def test_explain_says_what_a_slot_waits_for(db: psycopg.Connection, match: str, waited_for: str) -> None:
     load = add_job(db, "load")
-    add_job(db, "report", "load")
+    add_job(db, "report", "load", after_match=match)
     put_back(db, 1)
     db.execute("UPDATE pgsched.jobs SET paused = true WHERE id = %s", [load])
     lead(db)
-    row = db.execute("SELECT to_char(scheduled_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') FROM pgsched.runs"
-                     " WHERE state = 'waiting'").fetchone()  # fmt: skip
+    row = db.execute(
+        "SELECT scheduled_at, pgsched.explain('report', scheduled_at) FROM pgsched.runs WHERE state = 'waiting'"
+    ).fetchone()
     assert row is not None
-    found = explain_slot(db, "report", row[0].replace(" ", "T") + "Z")
+    found = explain_slot(db, "report", row[0].isoformat())
     assert found.answer == "waiting"
-    assert found.text.endswith("it is to run after others: it waits for the same slot of load.")
+    assert found.text.endswith(f"it is to run after others: it waits for {waited_for} of load.")
+    assert row[1].endswith(f"it is to run after others: it waits for {waited_for} of load.")
 
 
 def test_code_declares_what_a_job_waits_for_by_name(db: psycopg.Connection) -> None:
