@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -253,6 +254,44 @@ def test_readers_show_the_mode(db: psycopg.Connection) -> None:
     assert shown.notes == ("in mode shadow: its slots are recorded as skipped, and nothing runs",)
     status = read_status(db)
     assert (status.jobs.shadow, status.next_fires) == (1, [])
+
+
+def test_readers_show_the_mode_beside_what_a_calendar_does(db: psycopg.Connection) -> None:
+    nominal = (datetime.now(UTC) + timedelta(days=40)).replace(hour=9, minute=0, second=0, microsecond=0)
+    slot = nominal + timedelta(days=1)
+    db.execute("INSERT INTO pgsched.calendars (name) VALUES ('office')")
+    db.execute("INSERT INTO pgsched.calendar_times (calendar, from_date) VALUES ('office', %s)", [nominal.date()])
+    add(db, schedule=f"0 9 {nominal.day} {nominal.month} *", mode="shadow", calendar="office",
+        on_excluded="next_business_day")  # fmt: skip
+    lead(db)
+    keep_next_slots(db)
+    (fire,) = preview_job(jobs.show_planned_job(db, "a"), 1).fires
+    assert (fire.at, fire.excluded, fire.starts_at, fire.nominal) == (slot, "shadow", None, nominal)
+    assert fire.remarks == (f"moved from {nominal:%a %Y-%m-%d %H:%M}",)
+    shown = db.execute("SELECT slot, note FROM pgsched.preview('a', 1)").fetchone()
+    assert shown is not None and shown[0] == slot
+    assert shown[1].startswith("it will be skipped: shadow; the schedule has it at ")
+    assert db.execute("SELECT state FROM pgsched.job_status()").fetchone() == ("shadow",)
+    said = explain_slot(db, "a", nominal.isoformat())
+    assert (said.slot, said.details["held_up_by"]) == (slot, ["no_leader", "shadow"])
+    assert "is excluded by calendar office" in said.text and "it will be skipped: shadow" in said.text
+
+
+def test_the_row_of_a_slot_that_a_calendar_moves_says_from_where(db: psycopg.Connection) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    nominal = today - timedelta(days=1)
+    db.execute("INSERT INTO pgsched.calendars (name) VALUES ('office')")
+    db.execute("INSERT INTO pgsched.calendar_times (calendar, from_date) VALUES ('office', %s)", [nominal.date()])
+    add(db, schedule=f"0 0 {nominal.day} {nominal.month} *", mode="shadow", calendar="office",
+        on_excluded="next_business_day")  # fmt: skip
+    pass_time(db, 3 * 86_400)
+    lead(db)
+    (run,) = passing.runs(db)
+    assert (run["state"], run["scheduled_at"], run["nominal_at"]) == ("skipped", today, nominal)
+    moved = f"A calendar moved it there from {nominal:%Y-%m-%d} 00:00:00 UTC"
+    assert moved in explain_slot(db, "a", today.isoformat()).text
+    (in_sql,) = db.execute("SELECT pgsched.explain('a', %s)", [today]).fetchone() or ("",)
+    assert moved in in_sql
 
 
 def test_explain_says_it_of_slots_to_come_and_of_rows(db: psycopg.Connection) -> None:
