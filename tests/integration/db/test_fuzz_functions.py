@@ -40,7 +40,10 @@ SELECT p.proname::text, coalesce(p.proargnames, '{}'), ARRAY(SELECT format_type(
 FROM pg_proc p WHERE p.pronamespace = 'pgsched'::regnamespace AND p.prokind = 'f'
     AND p.prorettype <> 'trigger'::regtype ORDER BY 1
 """
-ROWTYPES = ("pgsched.jobs", "pgsched.runs", "pgsched.queues", "pgsched.job_calendars", "pgsched.locks", "pgsched.items")
+ROWTYPES = (
+    "pgsched.jobs", "pgsched.runs", "pgsched.queues", "pgsched.job_calendars", "pgsched.calendars",
+    "pgsched.calendar_times", "pgsched.locks", "pgsched.items",
+)  # fmt: skip
 
 
 @pytest.fixture

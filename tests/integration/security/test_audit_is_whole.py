@@ -54,7 +54,7 @@ INSERT INTO pgsched.file_entries (owner, what, name) VALUES ('f', 'limit', 'l');
 WHERE = {
     "jobs": "WHERE name = 'j'",
     "pauses": "WHERE name = 'p'",
-    "calendars": "WHERE name = 'c'",
+    "calendars": "WHERE name = 'unused'",
     "file_owners": "WHERE name = 'f'",
 }  # for tables with several rows
 # Values that differ from those in ROWS: by column here, by type in TYPES.
@@ -67,6 +67,8 @@ VALUES = {
     "ends_at": "'2030-01-01Z'",
     "overlap": "'allow'",
     "jobs.mode": "'shadow'",
+    "calendars.name": "'renamed'",
+    "alert_to": "ARRAY['another']",
     "max_buffer": "7",
     "catch_up": "'all'",
     "backoff": "'linear'",

@@ -35,6 +35,9 @@ SELECT pgsched.backfill('every', '2026-01-01Z', '2026-01-02Z');
 INSERT INTO pgsched.pauses (what, name) VALUES ('task', 'paused');
 INSERT INTO pgsched.job_calendars (job_id, from_date, until_date) VALUES (1, '2026-12-24', '2026-12-26');
 INSERT INTO pgsched.calendars (name) VALUES ('furnished');
+INSERT INTO pgsched.calendar_times (calendar, from_date, until_date, weekdays, from_time, until_time)
+    VALUES ('furnished', '2026-12-24', '2026-12-26', NULL, NULL, NULL),
+        ('furnished', NULL, NULL, '{0,6}', '08:00', '24:00');
 """
 
 

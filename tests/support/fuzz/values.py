@@ -286,6 +286,7 @@ TYPES: dict[str, st.SearchStrategy[str]] = {
     "boolean": st.sampled_from(["true", "false"]),
     "interval": intervals,
     "timestamp with time zone": instants,
+    "timestamp without time zone": instants,
     "date": dates,
     "jsonb": st.one_of(st.dictionaries(st.one_of(known, plain), documents, max_size=4), documents).map(json.dumps),
     "uuid": st.one_of(st.just("00000000-0000-0000-0000-000000000001"), st.uuids().map(str)),
