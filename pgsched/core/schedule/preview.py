@@ -18,7 +18,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pgsched.core.planning import jitter
-from pgsched.core.planning.job_schedule import first_allowed, job_calendar, job_schedule
+from pgsched.core.planning.job_schedule import excluded_times, first_allowed, job_calendar, job_schedule
 from pgsched.core.planning.plan import SHADOW, is_shadow, undecided_after
 from pgsched.core.schedule import grammar, zones
 from pgsched.core.schedule.cron import Schedule, parse
@@ -261,6 +261,8 @@ def _standing(job: Mapping[str, Any]) -> list[str]:
 
 def _dates(job: Mapping[str, Any]) -> list[str]:
     """Return a note if the next slot will be skipped for an excluded date or time."""
+    if not excluded_times(job):
+        return []
     following = next_allowed(job)
     what = "excluded date" if job.get("calendar") is None else "excluded date or time"
     if following == job["next_run_at"]:

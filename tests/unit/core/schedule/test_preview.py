@@ -109,6 +109,13 @@ def job(**columns: Any) -> dict[str, Any]:
     } | columns  # fmt: skip
 
 
+def test_a_job_that_nobody_has_planned_yet_has_no_note_on_dates() -> None:
+    """Its next_run_at is when it was made, and no slot."""
+    made = NOW - timedelta(seconds=5)
+    found = preview_job(job(anchor_at=made, decided_until=made, next_run_at=made), 1)
+    assert (found.notes, [fire.at for fire in found.fires]) == ((), [utc("2026-10-25 00:30")])
+
+
 def test_a_jobs_preview_is_that_of_its_schedule() -> None:
     found = preview_job(job(), 3)
     assert found.sentence == "At 02:30 every day, Europe/Berlin time"
