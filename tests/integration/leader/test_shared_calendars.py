@@ -70,7 +70,7 @@ def test_a_changed_calendar_replans_its_jobs_before_their_slots(
     for what, change, expected in changes:
         change()
         assert next(iter(listener.notifies(timeout=10, stop_after=1))).channel == "pgsched_leader", what
-        wait_until(lambda expected=expected: loop.run_once() >= 0 and job(db)["next_run_at"] == expected, what)
+        wait_until(lambda expected=expected: loop.run_once() >= 0 and job(db)["next_run_at"] == expected, what=what)
         assert one(db, "SELECT count(*) FROM pgsched.calendars WHERE replan") == 0
 
 
@@ -86,8 +86,8 @@ def test_jobs_that_another_transaction_has_locked_are_replanned_later(db: psycop
         loop.run_once()
     assert one(db, "SELECT replan FROM pgsched.calendars") is True, "it still counts as changed"
     editor.commit()
-    wait_until(lambda: loop.run_once() >= 0 and job(db)["next_run_at"] == at(40), "the locked job")
-    wait_until(lambda: loop.run_once() >= 0 and not one(db, "SELECT replan FROM pgsched.calendars"), "the end")
+    wait_until(lambda: loop.run_once() >= 0 and job(db)["next_run_at"] == at(40), what="the locked job")
+    wait_until(lambda: loop.run_once() >= 0 and not one(db, "SELECT replan FROM pgsched.calendars"), what="the end")
 
 
 def test_a_new_leader_goes_on_with_a_changed_calendar(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_a_new_leader_goes_on_with_a_changed_calendar(db: psycopg.Connection, mo
     assert one(db, "SELECT replan FROM pgsched.calendars") is True
     second = lead_loop(db)
     planned = "SELECT count(*) FROM pgsched.jobs WHERE next_run_at = %s"
-    wait_until(lambda: second.run_once() >= 0 and one(db, planned, at(40)) == 7, "all jobs")
+    wait_until(lambda: second.run_once() >= 0 and one(db, planned, at(40)) == 7, what="all jobs")
 
 
 def test_an_edit_that_is_not_committed_keeps_no_job_of_its_calendar_waiting(
@@ -119,7 +119,7 @@ def test_an_edit_that_is_not_committed_keeps_no_job_of_its_calendar_waiting(
     lead(db)
     editor = connect(autocommit=False)
     make_calendar(editor, {"from_date": at(41).date()})
-    wait_until(lambda: lead(db) >= 0 and len(runs(db)) > 0, "its slots are decided meanwhile")
+    wait_until(lambda: lead(db) >= 0 and len(runs(db)) > 0, what="its slots are decided meanwhile")
 
 
 def test_a_decided_slot_does_not_run_again_when_the_calendar_changes(db: psycopg.Connection) -> None:
@@ -148,7 +148,7 @@ def test_a_decided_slot_does_not_run_again_when_the_calendar_changes(db: psycopg
 def test_the_rows_of_slots_have_intervals_and_those_of_enqueues_have_none(db: psycopg.Connection) -> None:
     make_calendar(db)
     add(db, schedule="* * * * * *", overlap="allow")
-    wait_until(lambda: lead(db) >= 0 and len(runs(db)) > 2, "some slots")
+    wait_until(lambda: lead(db) >= 0 and len(runs(db)) > 2, what="some slots")
     first, *others = runs(db)
     assert first["interval_start"] == first["scheduled_at"] - timedelta(seconds=1)
     before = {row["scheduled_at"] for row in runs(db)} | {first["interval_start"]}
@@ -173,7 +173,7 @@ def test_slots_of_a_pause_are_passed_over_where_the_calendar_has_them(db: psycop
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("UPDATE pgsched.jobs SET decided_until = %s, anchor_at = %s, created_at = %s, paused_at = %s", past)
     db.execute("UPDATE pgsched.jobs SET paused = false")
-    wait_until(lambda: lead_loop(db).run_once() >= 0 and len(runs(db)) == 1, "the stretch is recorded")
+    wait_until(lambda: lead_loop(db).run_once() >= 0 and len(runs(db)) == 1, what="the stretch is recorded")
     (row,) = runs(db)
     assert (row["scheduled_at"], row["state"], row["nominal_at"]) == (hour_ago, "skipped", hour_ago - DAY)
     lead(db)
@@ -236,7 +236,7 @@ def test_sql_readers_show_the_shifted_slots(db: psycopg.Connection) -> None:
     assert one(db, "SELECT slot FROM pgsched.preview('a', 1)") is None, "what was kept does not hold any more"
     wait_until(
         lambda: lead_loop(db).run_once() >= 0 and one(db, "SELECT slot FROM pgsched.preview('a', 1)") == at(43),
-        "the new slots",
+        what="the new slots",
     )
     explained = explain_slot(db, "a", at(41).isoformat()).text
     assert f"{at(41):%Y-%m-%d %H:%M:%S} UTC is excluded by calendar office: {at(41):%Y-%m-%d} (closed)" in explained
