@@ -15,14 +15,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pgsched.errors import InputError, PgschedError
+from pgsched.execute.anonymous_file import open_anonymous_file
 from pgsched.importers.file_values import file_values
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
 from pgsched.services.importing.celery import read_celery_app
@@ -38,10 +37,12 @@ def read_celery_apart(path: str, now: datetime, *, timezone: str | None = None) 
 
     `path`, `timezone`: as of read_celery_app. The columns are as a file of jobs has them.
     """
-    with tempfile.TemporaryDirectory(prefix="pgsched-import-") as folder:
-        answer = Path(folder) / "answer.json"
-        command = [sys.executable, "-P", "-m", __name__, path, now.isoformat(), timezone or "", str(answer)]
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=STDERR, start_new_session=True)
+    with open_anonymous_file() as answer:
+        number = answer.fileno()
+        command = [sys.executable, "-P", "-m", __name__, path, now.isoformat(), timezone or "", str(number)]
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=STDERR, pass_fds=[number], start_new_session=True
+        )
         try:
             code = child.wait(LIMIT_S)
         except BaseException as error:
@@ -59,14 +60,13 @@ def end_session(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def read_answer(answer: Path, path: str, code: int) -> Imported:
+def read_answer(answer: IO[bytes], path: str, code: int) -> Imported:
     """Return what the child has read. Raises InputError: the child's own, or one that says how it ended."""
-    try:
-        with answer.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except FileNotFoundError:
+    answer.seek(0)
+    data = answer.read(MOST_BYTES + 1)
+    if not data:
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        raise InputError(f"app: the process that imported {path} {how}, and has read nothing", "app") from None
+        raise InputError(f"app: the process that imported {path} {how}, and has read nothing", "app")
     if len(data) > MOST_BYTES:
         raise InputError(f"app: the schedule of {path} has more than {MOST_BYTES // 2**20} MiB", "app")
     try:
@@ -105,9 +105,9 @@ def remark_of(document: dict[str, Any]) -> Remark:
     return Remark(**{**document, "reason": Reason[document["reason"]]})
 
 
-def main() -> None:
+def answer_parent() -> None:
     """Read the app that the command line names, and write the answer. The process ends even if threads go on."""
-    path, now, timezone, answer = sys.argv[1:]
+    path, now, timezone, number = sys.argv[1:]
     signal.alarm(2 * int(LIMIT_S))  # where the parent is killed, too
     found: dict[str, Any]
     try:
@@ -117,9 +117,8 @@ def main() -> None:
     except Exception as error:  # of the user's objects
         found = {"error": f"app: reading the schedule of {path} failed: {type(error).__name__}: {error}"[:2000],
                  "field": "app"}  # fmt: skip
-    part = Path(f"{answer}.part")
-    part.write_text(json.dumps(found))
-    part.rename(answer)
+    with os.fdopen(int(number), "wb") as answer:
+        answer.write(json.dumps(found).encode())
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -127,4 +126,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answer_parent()

@@ -21,7 +21,7 @@ NASTY = ("yes", "on", "22:00", "1e3", "0x1f", "null", "~", "- a", "a: b", "a #b"
          "", " a", "a ", "'", '"', "\\", "a\nb", "a\n", "\n", "a\n\n", "\tb", " x\ny", "a\n\n b\n", "\x00", "\x1b[2J",
          "\u2028", "\ufeff", "\uffff", "é", "\U0001f600", "2026-01-01", "<<", "=", "it's", '"a" \'b\'', "a\r\nb",
          "1_000", "{slot:%Y}", "[x", "a,b", "12", "-1", "1.5", ".inf", "a\tb\nc", "a \nb",
-         "a" * 1100, "a b" * 400, "\x01" * 300)  # fmt: skip
+         "a" * 1100, "a b" * 400, "1.5 seconds", "1 e", "0 x", "10ms", "1 hour 2 minutes", "\x01" * 300)  # fmt: skip
 texts = st.one_of(st.sampled_from(NASTY), st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 values = st.recursive(
     st.one_of(

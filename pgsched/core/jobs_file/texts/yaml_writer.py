@@ -20,6 +20,7 @@ WIDTH = 110
 DEEPEST_BLOCK = 16  # spaces before the keys of a block; what is nested deeper stands in one line
 LONGEST_KEY = 1000  # a parser looks 1,024 characters ahead for the `:` of a key; a longer one has `?` before it
 PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+=@-]*(?: [A-Za-z0-9_./+=@][A-Za-z0-9_./+=@-]*)*")
+LENGTH = re.compile(r"[0-9]+ms|[0-9]+(?:\.[0-9]+)? [a-z]+(?: [0-9]+(?:\.[0-9]+)? [a-z]+)*")  # of time: 90 seconds
 WORDS_WITH_A_MEANING = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan"}
 # Characters that YAML prints as they are; of these, line ends that YAML reads as such are left out.
 PRINTABLE = re.compile(r"[\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
@@ -36,7 +37,7 @@ def scalar_text(value: Any) -> str:
         text = repr(value)  # readers of YAML 1.1 want a point in 1e-07
         return text.replace("e", ".0e") if "e" in text and "." not in text else text
     text = str(value)
-    if PLAIN.fullmatch(text) and text.lower() not in WORDS_WITH_A_MEANING:
+    if LENGTH.fullmatch(text) or (PLAIN.fullmatch(text) and text.lower() not in WORDS_WITH_A_MEANING):
         return text
     if is_safe(text) and ("'" not in text or '"' in text or "\\" in text):
         return "'" + text.replace("'", "''") + "'"

@@ -62,14 +62,14 @@ def test_an_export_of_nothing_is_a_file() -> None:
 
 def test_an_export_is_for_people() -> None:
     text = """
-    jobs: {n: {task: t, schedule: 0 2 * * *, timeout: 90, tags: [a, b], keep: 7d,
+    jobs: {nightly: {task: t, schedule: 0 2 * * *, timeout: 90, tags: [a, b], keep: 7d,
                excluded_dates: ["2026-12-24..2026-12-26: Christmas"], description: "one\\ntwo\\n"}}"""
     state = state_of(file_of(text), None)
     assert (
         write_yaml(dump(state.stored.values(), None)[0])
         == """\
 jobs:
-  n:
+  nightly:
     description: |
       one
       two
