@@ -34,6 +34,7 @@ class Hooks:
     `around_all`: async middleware; `around_plain`: plain middleware.
     `per_run`: some hook is called for runs.
     `job_listeners`: from a DSN, each makes a JobListener of worker/observers/job_events.py.
+    `in_tests`: where the test kit runs handlers, if a framework wants another place than `OwnThreads`.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,7 @@ class Hooks:
         self.around_plain: list[Callable[..., Any]] = []
         self.per_run = False
         self.job_listeners: list[Callable[[str], Any]] = []
+        self.in_tests: Any = None
 
     def add(self, event: str, hook: Hook) -> Hook:
         """Register a hook, and return it. Raises TaskError if the hook cannot be called for this event."""

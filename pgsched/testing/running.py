@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -23,6 +20,7 @@ from pgsched.errors import TaskError
 from pgsched.execute.outcomes import outcome_of_value
 from pgsched.testing.clock import Clock
 from pgsched.testing.found import Enqueued
+from pgsched.testing.own_threads import OwnThreads
 
 Call = Callable[[], Any]
 
@@ -51,7 +49,7 @@ class Runner:
         self.errors: list[BaseException] = []
         self.slot_terms: dict[int, SlotTerms] = {}
         self._app = app
-        self._in_a_loop: Callable[[Call], Any] = getattr(app, "in_a_loop", in_a_loop)  # an app of Django has its own
+        self._threads = app.hooks.in_tests or OwnThreads()
         self._clock = clock
         self._note_begin = begin
         self._note_end = end
@@ -67,7 +65,7 @@ class Runner:
         token = IN_HANDLER.set(True)
         try:
             call, is_async = self._begin(run)
-            self._succeeded(run, self._in_a_loop(call) if is_async else call())
+            self._succeeded(run, self._threads.in_a_loop(call) if is_async else call())
         except BaseException as error:
             self._failed(run, error)
         finally:
@@ -79,7 +77,7 @@ class Runner:
         token = IN_HANDLER.set(True)
         try:
             call, is_async = self._begin(run)
-            self._succeeded(run, await call() if is_async else await asyncio.to_thread(call))
+            self._succeeded(run, await (call() if is_async else self._threads.in_thread(call)))
         except BaseException as error:
             self._failed(run, error)
         finally:
@@ -126,7 +124,7 @@ class Runner:
             call = hooks.call_of_plain(attempt, call)
         if not hooks.around_all:
             return call, task.is_async
-        inner = call if task.is_async else partial(asyncio.to_thread, call)
+        inner = call if task.is_async else partial(self._threads.in_thread, call)
         return hooks.call_of_all(attempt, inner), True
 
     def _succeeded(self, run: Enqueued, result: Any) -> None:
@@ -158,17 +156,3 @@ class Runner:
         self._attempts.pop(run.id, None)
         self._to_stop.pop(run.id, None)
         self._note_end(run)
-
-
-def in_a_loop(call: Call) -> Any:
-    """Run a coroutine and return its result; in a thread of its own if an event loop already runs in this one."""
-
-    async def main() -> Any:
-        return await call()
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(main())
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(copy_context().run, asyncio.run, main()).result()

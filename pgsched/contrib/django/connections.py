@@ -6,40 +6,64 @@ beginning and end of each web request. A worker has no requests, so this happens
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import close_old_connections, connections
 
 from pgsched.app.run import Run
 from pgsched.client.application import App
 
 
+class ThreadOfTest:
+    """Runs handlers in the test kit so that their database calls come back to the test's thread, and see its rows.
+
+    See `OwnThreads` of pgsched/testing/own_threads.py, in whose place it stands.
+    """
+
+    def in_a_loop(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a coroutine and return its result."""
+        from pgsched.testing.own_threads import awaited, in_a_thread_beside_a_loop  # a worker does not need it
+
+        return in_a_thread_beside_a_loop(lambda: async_to_sync(awaited)(call))
+
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
+        """Make a plain call, and return its result."""
+        return await sync_to_async(call)()
+
+
 def close_connections(app: App) -> None:
     """Close dead connections before and after each attempt of this app, and all connections when the worker ends.
 
+    In the test kit handlers use the connections of the test's thread, so that they see the rows of its transaction.
+    None of these is closed.
+
     Call it once, where the App is made: `app = App("shop"); close_connections(app)`.
     """
+
+    def around_plain(run: Run, call_next: Callable[[], Any]) -> Any:
+        """Close dead connections in the thread of a plain handler, which has connections of its own."""
+        if app.database.records:
+            return call_next()
+        close_old_connections()
+        try:
+            return call_next()
+        finally:
+            close_old_connections()
+
+    async def around_async(run: Run, call_next: Callable[[], Any]) -> Any:
+        """Close dead connections in the thread that asgiref keeps for database calls of async handlers."""
+        if app.database.records:
+            return await call_next()
+        close = sync_to_async(close_old_connections)
+        await close()
+        try:
+            return await call_next()
+        finally:
+            await close()
+
+    app.hooks.in_tests = ThreadOfTest()
     app.middleware(around_plain)
     app.middleware(around_async)
     app.on_shutdown(connections.close_all)
-
-
-def around_plain(run: Run, call_next: Callable[[], Any]) -> Any:
-    """Close dead connections in the thread of a plain handler, which has connections of its own."""
-    close_old_connections()
-    try:
-        return call_next()
-    finally:
-        close_old_connections()
-
-
-async def around_async(run: Run, call_next: Callable[[], Any]) -> Any:
-    """Close dead connections in the thread that asgiref keeps for database calls of async handlers."""
-    close = sync_to_async(close_old_connections)
-    await close()
-    try:
-        return await call_next()
-    finally:
-        await close()

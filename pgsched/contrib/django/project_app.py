@@ -6,20 +6,16 @@ have been imported.
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import Any
 
-from asgiref.sync import async_to_sync
 from django.db import connections
 
 from pgsched.app.task import Task
 from pgsched.client.application import App
 from pgsched.contrib.django import declared
 from pgsched.contrib.django.choices import choose_backend, own_backends
+from pgsched.contrib.django.connections import ThreadOfTest
 from pgsched.contrib.django.dsn import dsn_of
 from pgsched.contrib.django.handlers import make_handler, note_stopped
 from pgsched.contrib.django.priorities import priority_of
@@ -36,6 +32,7 @@ class ProjectApp(App):
         self.database_alias = database_alias
         super().__init__(name)
         self._jobs_declared: set[int] = set()
+        self.hooks.in_tests = ThreadOfTest()
         self.on_error(lambda run, error: note_stopped(self, run, error))
         self.on_shutdown(connections.close_all)
 
@@ -47,18 +44,6 @@ class ProjectApp(App):
     @dsn.setter
     def dsn(self, value: str | None) -> None:
         """Do nothing: DATABASES says it."""
-
-    def in_a_loop(self, call: Callable[[], Any]) -> Any:
-        """Run a handler's coroutine for the test kit, so that the handler's database calls come back to this thread.
-
-        In a TestCase they see the rows of the test's transaction.
-        """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return async_to_sync(call)()
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(copy_context().run, async_to_sync(call)).result()
 
     def find_task(self, alias: str, task: Any) -> Task[..., Any]:
         """Return pgsched's task for one of Django's, after registering it if it is new."""

@@ -116,6 +116,66 @@ def test_inside_django_s_test_case_the_blocks_of_the_program_count(app: App, wel
 
 
 @pytest.mark.usefixtures("orm")
+@pytest.mark.parametrize("enqueued_by", ["plain", "async"])
+def test_inside_django_s_test_case_handlers_see_the_rows_of_the_test(enqueued_by: str) -> None:
+    """Also plain handlers with async middleware around them, for which the kit needs an event loop."""
+    from asgiref.sync import async_to_sync, sync_to_async
+    from django.db import connection
+    from django.test import TestCase
+
+    from pgsched.contrib.django import close_connections
+
+    app, seen = App("shop"), []
+    close_connections(app)
+
+    @app.task(name="count")
+    def count() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM orders")
+            seen.append(cursor.fetchone())
+
+    @app.task(name="count_async")
+    async def count_async() -> None:
+        await sync_to_async(count.function)()
+
+    class Case(TestCase):
+        def runTest(self) -> None:  # noqa: N802
+            with connection.cursor() as cursor:
+                cursor.execute("CREATE TABLE orders AS SELECT 7 AS id")  # nobody else sees it before the commit
+            with inline(app):
+                if enqueued_by == "plain":
+                    count.enqueue()
+                    count_async.enqueue()
+                else:
+                    async_to_sync(self.enqueue)()
+
+        async def enqueue(self) -> None:
+            await count.enqueue_async()
+            await count_async.enqueue_async()
+
+    problems = unittest.TestResult()
+    unittest.TestSuite([Case()]).run(problems)
+    assert problems.testsRun == 1 and problems.wasSuccessful(), [*problems.errors, *problems.failures]
+    assert seen == [(1,), (1,)]
+
+
+@pytest.mark.usefixtures("orm")
+def test_the_kit_closes_no_connection_of_the_test() -> None:
+    from django.db import connection
+
+    from pgsched.contrib.django import close_connections
+
+    app = App("shop")
+    close_connections(app)
+    app.task(name="t")(lambda: None)
+    connection.ensure_connection()
+    before, connection.close_at = connection.connection, 0  # too old, so that a request would close it
+    with inline(app):
+        app.tasks["t"].enqueue()
+    assert connection.connection is before
+
+
+@pytest.mark.usefixtures("orm")
 def test_inline_a_dead_run_fails_the_test_and_not_django_s_commit(app: App, welcome: Any) -> None:
     from django.db import connection, transaction
 
