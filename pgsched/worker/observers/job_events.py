@@ -121,7 +121,8 @@ class JobEvents:
             if claim is None or verdict == "lost":
                 continue
             # repeated: the handler's own transaction, or a settlement whose answer was lost, had settled the run before
-            state = verdict if verdict != "repeated" else state_after(claim, one)
+            after = "succeeded" if one.outcome.result is SUCCEEDED else "dead" if not again(claim, one) else "scheduled"
+            state = after if verdict == "repeated" else verdict
             for listener in wanting:
                 guarded(partial(listener.ended, claim, one.outcome, state))
 
@@ -161,11 +162,9 @@ class ToldExecutor:
         await self._executor.close()
 
 
-def state_after(claim: Claim, settlement: Settlement) -> str:
-    """Return the state of a run after an attempt with this outcome."""
-    if settlement.outcome.result is SUCCEEDED:
-        return "succeeded"
-    return "scheduled" if settlement.outcome.retry and claim.attempt < claim.max_attempts else "dead"
+def again(claim: Claim, settlement: Settlement) -> bool:
+    """Check whether a failed attempt is followed by another one."""
+    return settlement.outcome.retry and claim.attempt < claim.max_attempts
 
 
 def guarded(call: Callable[[], object]) -> object:
