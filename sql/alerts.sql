@@ -12,7 +12,7 @@
 -- locks: the rows of those incidents
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), general AS MATERIALIZED (
     SELECT d.*, num_nonnulls(d.alert_after_failures, d.max_lateness, d.max_duration, d.expect_every, d.finish_by) > 0 AS is_set
-    FROM (SELECT) one LEFT JOIN pgsched.alert_defaults d ON true
+    FROM (SELECT) one LEFT JOIN pgsched.alert_defaults d ON true LIMIT 1  -- for the planner: one row at most
 ), chosen AS MATERIALIZED (
     SELECT * FROM (
         -- two scans, of which one is not made: an OR would read all jobs where no default is set

@@ -39,6 +39,9 @@ job run poisoned
 job update poisoned --set priority=4
 job calendar poisoned list
 explain poisoned
+calendar list --json
+alerts defaults --json
+export
 backfill list --json
 queue list --json
 limit list --json

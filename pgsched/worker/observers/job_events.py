@@ -26,7 +26,7 @@ from pgsched.worker.observers.events import NO_EVENTS, WorkerEvents
 
 logger = log.get("worker")
 JOB_ID = Claim._fields.index("job_id")
-MOST_OBSERVED = 20_000  # claims that are remembered until they are settled; nothing tells of some that are lost
+MOST_HELD = 20_000  # claims that are remembered until they are settled; nothing tells of some that are lost
 
 
 class JobListener(Protocol):
@@ -61,7 +61,7 @@ class JobEvents:
         self.inner = inner
         self._listeners = listeners
         self._runner: AttemptRunner | None = None
-        self._observed: dict[Key, tuple[Claim, list[JobListener]]] = {}
+        self._watched: dict[Key, tuple[Claim, list[JobListener]]] = {}
         self._is_wrapped = False
 
     def attach(self, runner: AttemptRunner) -> None:
@@ -83,23 +83,23 @@ class JobEvents:
         if not self._is_wrapped and self._runner is not None:
             self._is_wrapped = True
             self._wrap(self._runner)
-        while len(self._observed) >= MOST_OBSERVED:
-            del self._observed[next(iter(self._observed))]
-        self._observed[claim.key] = claim, wanting
+        while len(self._watched) >= MOST_HELD:
+            del self._watched[next(iter(self._watched))]
+        self._watched[claim.key] = claim, wanting
 
     def _wrap(self, runner: AttemptRunner) -> None:
         """Wrap the executors, and send attempts that are wanted there instead of running them inline."""
         handler_of = runner.inline.handler_of
 
         def unless_wanted(claim: Claim) -> InlineHandler | None:
-            return None if claim.key in self._observed else handler_of(claim)
+            return None if claim.key in self._watched else handler_of(claim)
 
         runner.inline.handler_of, runner.inline.looks_at_jobs = unless_wanted, True
         runner.drivers = {kind: ToldExecutor(one, self.begins) for kind, one in runner.drivers.items()}
 
     def begins(self, claim: Claim) -> None:
         """Tell that an attempt begins."""
-        for one in self._observed.get(claim.key, (claim, ()))[1]:
+        for one in self._watched.get(claim.key, (claim, ()))[1]:
             guarded(partial(one.begun, claim))
 
     def attempt_ended(self, claim: Claim, started: float, now: float) -> None:
@@ -110,19 +110,20 @@ class JobEvents:
         """Forget a claim that is lost: nothing more will be known of it."""
         self.inner.ending(claim, why)
         if why is EndReason.LOST:
-            self._observed.pop(claim.key, None)
+            self._watched.pop(claim.key, None)
 
     def settled(self, batch: Sequence[Settlement], verdicts: Sequence[str]) -> None:
         """Tell of the written outcomes that a listener wants."""
         self.inner.settled(batch, verdicts)
-        if not self._observed:
+        if not self._watched:
             return
         for one, verdict in zip(batch, verdicts, strict=False):
-            claim, wanting = self._observed.pop(one.key, (None, []))
+            claim, wanting = self._watched.pop(one.key, (None, []))
             if claim is None or verdict == "lost":
                 continue
             # repeated: the handler's own transaction, or a settlement whose answer was lost, had settled the run before
-            state = verdict if verdict != "repeated" else state_after(claim, one)
+            after = "succeeded" if one.outcome.result is SUCCEEDED else "dead" if not again(claim, one) else "scheduled"
+            state = after if verdict == "repeated" else verdict
             for listener in wanting:
                 guarded(partial(listener.ended, claim, one.outcome, state))
 
@@ -176,11 +177,9 @@ class ToldExecutor:
         await self._executor.close()
 
 
-def state_after(claim: Claim, settlement: Settlement) -> str:
-    """Return the state of a run after an attempt with this outcome."""
-    if settlement.outcome.result is SUCCEEDED:
-        return "succeeded"
-    return "scheduled" if settlement.outcome.retry and claim.attempt < claim.max_attempts else "dead"
+def again(claim: Claim, settlement: Settlement) -> bool:
+    """Check whether a failed attempt is followed by another one."""
+    return settlement.outcome.retry and claim.attempt < claim.max_attempts
 
 
 def guarded(call: Callable[[], object]) -> object:

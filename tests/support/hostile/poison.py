@@ -32,8 +32,9 @@ COLUMNS = {
     ("tasks", "schema"),
     ("workers", "lost_runs"),
 }
-# JSON columns in which triggers and checks allow only a few keys and intervals: these cannot hold such values.
-CHECKED = {"keep"}
+# JSON columns that cannot hold such values: triggers and checks allow only a few keys and intervals, or only the leader
+# writes them, and writes instants.
+CHECKED = {"keep", "shifts"}
 MAKE = """
 INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('poisoned', 't', '@every 1h') ON CONFLICT DO NOTHING;
 SELECT pgsched.enqueue('t', idempotency_key => gen_random_uuid()::text);

@@ -197,7 +197,7 @@ def test_without_that_guard_it_would_end_the_worker(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_events, "MOST_OBSERVED", 3)
+    monkeypatch.setattr(job_events, "MOST_HELD", 3)
     listener = Listener()
     made, _ = events(listener)
     claims = [claim(number) for number in range(5)]
