@@ -204,7 +204,7 @@ WITH general AS MATERIALIZED (
 ), dead AS MATERIALIZED (
     SELECT r.id, r.queue, r.task, r.error, r.finished_at FROM (
         SELECT o.id, o.queue, o.task, o.kind, o.job_id, o.state, coalesce(o.error, o.reason) AS error, o.finished_at FROM pgsched.runs o
-        WHERE o.phase = 4 /* dead or missed */ AND o.finished_at > (SELECT clock_timestamp() - dead_runs_within FROM general)
+        WHERE o.phase = 4 /* ended badly */ AND o.finished_at > (SELECT clock_timestamp() - dead_runs_within FROM general)
         ORDER BY o.finished_at DESC LIMIT 10000) r
     WHERE r.job_id IS NULL AND r.state = 'dead' AND (SELECT dead_runs FROM general) IS NOT NULL
 ), grouped AS (

@@ -272,8 +272,7 @@ class Recorder(NoDatabase):
 
     def _enqueue_passed_slots(self, before: datetime, now: datetime) -> None:
         for values, terms in values_of_slots(self.app, self._anchor_at, before, now):
-            ((run, _),) = self._store.put([values], slot=values["at"])
-            self._runner.slot_terms[run.id] = terms
+            self._runner.slot_terms[self._store.put([values], slot=values["at"])[0][0].id] = terms
         if self._runner.inline:
             self.drain()
 

@@ -24,6 +24,11 @@ OTHERS = {
     "pgsched/client/application.py": "what was just encoded",
     "pgsched/client/call_arguments.py": "what was just encoded",
     "pgsched/core/payload.py": "what was just encoded",
+    "pgsched/core/shadow/kubernetes.py": "a file",
+    "pgsched/core/shadow/syslog.py": "a log's lines",
+    "pgsched/importers/apscheduler/jobs.py": "a file",
+    "pgsched/importers/celery/tables.py": "a text in a row of another product",
+    "pgsched/services/importing/celery_process.py": "a message of ours",
     "pgsched/execute/http/response.py": "an answer",
     "pgsched/execute/outcomes.py": "what was just encoded",
     "pgsched/execute/process_pool/child_main.py": "a message of ours",
@@ -40,7 +45,11 @@ OTHERS = {
     "pgsched/web/security/secrets.py": "a file",
     "pgsched/worker/supervision/endpoint_proxy.py": "an answer",
 }
-OF_ROWS = {"pgsched/db/connection/json_values.py", "pgsched/db/queries/runs/claim_rows.py"}
+OF_ROWS = {
+    "pgsched/db/callers/loaders.py",
+    "pgsched/db/connection/json_values.py",
+    "pgsched/db/queries/runs/claim_rows.py",
+}
 READS = {"loads", "load", "set_json_loads", "raw_decode", "JSONDecoder"}
 
 
