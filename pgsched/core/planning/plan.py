@@ -25,7 +25,7 @@ from pgsched.core.planning.jitter import offset
 from pgsched.core.planning.job_schedule import excluded_times, is_shifted, job_calendar, job_schedule
 from pgsched.core.planning.overlap import UnfinishedRuns, Verdict
 from pgsched.core.planning.overtaken import overtaken_slots
-from pgsched.core.planning.slot_intervals import add_intervals, interval_of, previous_slot
+from pgsched.core.planning.slot_intervals import add_intervals, interval_of, previous_slot, slot_before
 from pgsched.core.schedule.base import Schedule
 from pgsched.core.schedule.shift_progress import decided_at
 from pgsched.core.schedule.shifted import Shifted
@@ -111,7 +111,7 @@ def decide_job(job: Job, planned: Plan | None = None, known: Collection[CoveredS
         verdict = verdict_on(job, decision, unfinished)
         if verdict.ends_others:
             ends_others = True
-            rows[replaces_from:] = map(row_replaced, rows[replaces_from:])
+            rows[replaces_from:] = [row_replaced(job, row) for row in rows[replaces_from:]]
             runs, replaces_from, unfinished = 0, len(rows), UnfinishedRuns(0, 0)
         rows.append(row_to_run(job, decision, verdict))
         runs += verdict.state != "skipped"
@@ -297,11 +297,9 @@ def row_in_shadow(job: Job, decision: Decision) -> SlotRow:
         return row_not_run(job, decision)
     slot = decision.scheduled_at
     reason = SHADOW if decision.verdict == "run" else f"{SHADOW}: would be missed: {decision.reason}"
-    if decision.covers_from is not None:  # a person who revives the row does so for this slot alone
-        decision = interval_of(job_schedule(job), decision._replace(verdict="skipped"))
-    return SlotRow(slot, "skipped", start_of(job, slot), None, reason, decision.covers_from, decision.covers_until,
-                   decision.covers_count, interval_start=decision.interval_start,
-                   nominal_at=decision.nominal_at)  # fmt: skip
+    row = SlotRow(slot, "skipped", start_of(job, slot), None, reason, decision.covers_from, decision.covers_until,
+                  decision.covers_count, None, None, decision.interval_start, decision.nominal_at)  # fmt: skip
+    return with_own_interval(job, row)
 
 
 def row_to_run(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
@@ -312,18 +310,27 @@ def row_to_run(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
     expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
     in_turn_until = held_until(job, slot) if verdict.retries else None
     reason = verdict.reason if verdict.in_turn else overlap.row_reason(verdict.reason, decision.reason)
-    return SlotRow(
+    row = SlotRow(
         slot, state, starts, expires, reason, decision.covers_from, decision.covers_until, decision.covers_count,
         in_turn_until, interval_start=decision.interval_start, nominal_at=decision.nominal_at,
     )  # fmt: skip
+    return with_own_interval(job, row) if state == "skipped" else row
 
 
-def row_replaced(row: SlotRow) -> SlotRow:
+def row_replaced(job: Job, row: SlotRow) -> SlotRow:
     """Return the row of a slot that a later slot of the same batch replaces before any worker could start it."""
     if row.state in NEVER_RUN:
         return row
     late = row.reason if row.covers_until is not None else None
-    return row._replace(state="skipped", expires_at=None, reason=overlap.row_reason(overlap.REPLACED, late))
+    reason = overlap.row_reason(overlap.REPLACED, late)
+    return with_own_interval(job, row._replace(state="skipped", expires_at=None, reason=reason))
+
+
+def with_own_interval(job: Job, row: SlotRow) -> SlotRow:
+    """Return a row that does not run with the interval of its own slot: a person revives it for that slot alone."""
+    if row.covers_from is None or row.covers_from == row.slot:
+        return row
+    return row._replace(interval_start=slot_before(job_schedule(job), row.slot))
 
 
 def row_not_run(job: Job, decision: Decision) -> SlotRow:

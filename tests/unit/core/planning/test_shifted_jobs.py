@@ -303,6 +303,18 @@ def test_the_interval_of_a_slot_begins_at_the_slot_before_it(seed: int) -> None:
             job["shifts"] = json.loads(decided.advance.shift)
 
 
+@pytest.mark.parametrize("overlap", ["skip", "replace"])
+def test_a_late_slot_for_several_that_does_not_run_has_its_own_interval(overlap: str) -> None:
+    """A person revives it for this slot alone. Under `replace` a slot on time ends it in the same batch."""
+    late = a_job(utc("2026-05-01"), schedule="*/2 * * * *", catch_up="latest", overlap=overlap, max_buffer=1,
+                 now=utc("2026-05-01 00:10:30"), open=1, newest=7)  # fmt: skip
+    row = decide_job(late).rows[0]
+    assert (row.slot, row.state, row.covers_count) == (utc("2026-05-01 00:08"), "skipped", 4)
+    assert row.interval_start == utc("2026-05-01 00:06")
+    running = decide_job(late | {"open": 0, "overlap": "allow"}).rows[0]
+    assert (running.covers_count, running.interval_start) == (4, utc("2026-05-01"))
+
+
 def test_what_remains_of_a_stretch_around_a_known_row_has_its_own_interval() -> None:
     job = a_job(utc("2026-05-01"), schedule="0 * * * *", catch_up="latest", now=utc("2026-05-01 10:00"))
     (whole,) = decide_job(job | {"now": utc("2026-05-01 10:30"), "misfire_after": timedelta(0)}).rows
