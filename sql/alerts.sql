@@ -11,8 +11,9 @@
 --          least one row, with a null `what`
 -- locks: the rows of those incidents
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), general AS MATERIALIZED (
+    -- LIMIT: of a table without statistics hundreds of rows are expected, and with them scans of all jobs and runs
     SELECT d.*, num_nonnulls(d.alert_after_failures, d.max_lateness, d.max_duration, d.expect_every, d.finish_by) > 0 AS is_set
-    FROM (SELECT) one LEFT JOIN pgsched.alert_defaults d ON true LIMIT 1  -- for the planner: one row at most
+    FROM (SELECT) one LEFT JOIN (SELECT * FROM pgsched.alert_defaults LIMIT 1) d ON true
 ), chosen AS MATERIALIZED (
     SELECT * FROM (
         -- two scans, of which one is not made: an OR would read all jobs where no default is set
@@ -107,11 +108,12 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), general AS MATERIA
                 WHERE s.state = 'succeeded' OR s.state = 'skipped' AND starts_with(s.reason, 'shadow') LIMIT 1),
             -- rows may have gone; the hours are kept
             (SELECT max(u.last_at) FROM pgsched.rollups u WHERE u.job_id = w.id AND u.job_id <> 0
-                AND u.from_at > clock.now - w.expect_every - interval '1 hour' AND u.state = 'succeeded')) AS at) l
+                AND u.from_at > clock.now - w.expect_every - interval '1 hour' AND u.state = 'succeeded')) AS at
+        OFFSET 0) l
     WHERE w.expect_every IS NOT NULL AND coalesce(l.at, w.created_at) < clock.now - w.expect_every
       -- one that has had its last slot is expected no more
       AND (w.paused OR w.error IS NOT NULL OR w.next_run_at IS NOT NULL
-           OR EXISTS (SELECT FROM pgsched.runs r WHERE r.job_id = w.id AND r.phase < 3 /* open */))
+           OR (SELECT true FROM pgsched.runs r WHERE r.job_id = w.id AND r.phase < 3 /* open */ LIMIT 1))
 ), unfinished AS (
     SELECT w.id, w.name, 'unfinished', f.id, f.details FROM watched w, clock CROSS JOIN LATERAL (
         SELECT NULL::bigint AS id, format('the slot of %%s is not decided yet', date_trunc('second', w.next_run_at)) AS details
@@ -200,7 +202,8 @@ SELECT e.*, (SELECT last_id FROM reach) AS last_id FROM (
 -- returns: what: opened or closed; null: neither
 -- locks: that incident
 WITH general AS MATERIALIZED (
-    SELECT d.dead_runs, d.dead_runs_within, d.alert_to FROM (SELECT) one LEFT JOIN pgsched.alert_defaults d ON true
+    SELECT d.dead_runs, d.dead_runs_within, d.alert_to FROM (SELECT) one
+    LEFT JOIN (SELECT * FROM pgsched.alert_defaults LIMIT 1) d ON true
 ), dead AS MATERIALIZED (
     SELECT r.id, r.queue, r.task, r.error, r.finished_at FROM (
         SELECT o.id, o.queue, o.task, o.kind, o.job_id, o.state, coalesce(o.error, o.reason) AS error, o.finished_at FROM pgsched.runs o

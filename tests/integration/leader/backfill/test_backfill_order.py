@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -44,6 +44,8 @@ def states(db: psycopg.Connection, name: str) -> list[str]:
 def end(db: psycopg.Connection, name: str, *ends: str) -> None:
     """End the slots of a job, the oldest first, in these states."""
     for number, state in enumerate(ends):
+        if not state:
+            continue
         db.execute(
             "UPDATE pgsched.runs r SET state = %s, finished_at = now(), started_at = now() FROM pgsched.jobs j"
             " WHERE j.id = r.job_id AND j.name = %s AND r.scheduled_at = %s AND r.phase < 3",
@@ -187,6 +189,23 @@ def test_a_pruned_backfill_holds_up_none_behind_it(db: psycopg.Connection) -> No
     work_all(db)
     assert states(db, "check")[0] == "queued"
     assert backfills.show_backfill(db, second["id"])["after_backfill"] == first["id"]
+
+
+def test_shifted_slots_wait_for_the_shifted_slots_of_their_jobs(db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.job_calendars SELECT id, '2026-05-02', '2026-05-03', 'holidays' FROM pgsched.jobs")
+    db.execute("UPDATE pgsched.jobs SET schedule = '0 0 1,2,5 * *', on_excluded = 'next_business_day'")
+    started = backfilling.start_together(db, "check", Request("2026-05-01", "2026-05-06", max_active=10), UP)
+    assert [one["slots"] for one in started.backfills] == [3, 3]
+    work_all(db)
+    end(db, "load", "dead", "", "", "succeeded", "succeeded")
+    work_all(db)
+    assert states(db, "check") == ["cancelled", "queued", "queued"]
+    found = db.execute("SELECT r.scheduled_at, r.interval_start, r.nominal_at FROM pgsched.runs r JOIN pgsched.jobs j"
+                       " ON j.id = r.job_id WHERE j.name = 'check' ORDER BY r.scheduled_at").fetchall()  # fmt: skip
+    fourth = MAY + 3 * DAY
+    assert found == [
+        (MAY, datetime(2026, 4, 5, tzinfo=UTC), None), (fourth, MAY, MAY + DAY), (fourth + DAY, fourth, None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
