@@ -20,6 +20,9 @@ from pgsched.services.jobs_file.state import load_jobs, read_state
 
 Report = Callable[[str, int, int], None]  # what is done now, how much of it, of how much
 CHECKED_AT_ONCE = 1000  # jobs whose values the database checks with one statement
+# Something right in columns that the database need not check, and in those that were parsed with a schedule.
+CHECKED_HERE = {"queue": None, "tags": None, "calendar": None, "description": None}
+ANY_SCHEDULE = {"schedule": "@daily", "timezone": "UTC"}
 REPORTED = 250  # slots of so many jobs are computed between two reports
 MOST_USERS = 1000  # jobs of changed calendars whose slots are computed
 
@@ -150,17 +153,24 @@ def find_difference(conn: Connection[Any], file: JobsFile, options: Options, now
 def check_values(conn: Connection[Any], file: JobsFile, difference: Difference) -> None:
     """Raise InputError, with the place, where the database would refuse a job that is new or changed.
 
-    The calendar is not asked about: it may be one that the file makes, and `compare` has looked for it.
+    Columns that the file's model has checked by the same rules are not asked about again. Nor is the calendar: it may
+    be one that the file makes, and `compare` has looked for it.
     """
     changed = [one for one in difference.of(Action.ADD, Action.CHANGE) if one.key[0] is What.JOB]
     for start in range(0, len(changed), CHECKED_AT_ONCE):
         part = changed[start : start + CHECKED_AT_ONCE]
-        for found in stored.job_errors(conn, [job_row(change) | {"calendar": None} for change in part]):
+        for found in stored.job_errors(conn, [row_to_check(change) for change in part]):
             column, _, reason = found["problem"].partition(": ")
             entry = file.entries[What.JOB, found["name"]]
             if column in JOB:
                 raise file.error(entry, column, reason)
             raise file.document.error(entry.path, found["problem"])
+
+
+def row_to_check(change: Change) -> dict[str, Any]:
+    """Return the row of a job with something right in the columns that need no check."""
+    row = job_row(change) | CHECKED_HERE
+    return row if row["schedule"] is None else row | ANY_SCHEDULE
 
 
 def job_row(change: Change, *, partly: bool = False) -> dict[str, Any]:
