@@ -39,11 +39,13 @@ def analyze(event: str, zone: str, count: int) -> subprocess.CompletedProcess[st
 def test_the_next_thousand_slots_are_those_that_systemd_shows(event: str, zone: str) -> None:
     shown = analyze(event, zone, 1000)
     theirs = [datetime.fromisoformat(one).replace(tzinfo=UTC) for one in SLOT.findall(shown.stdout)]
-    assert len(theirs) >= 40, shown
     texts = {"a.timer": f"[Timer]\nOnCalendar={event}\n", "a.service": "[Service]\nExecStart=/bin/true\n"}
     job = import_timers(UnitFiles(texts), TimerOptions(zone, START)).jobs[0]
-    ours = imported_slots(job.columns, START, len(theirs))
     reasons = {remark.reason for remark in job.remarks}
+    if Reason.REPETITION in reasons and "Infinite loop in calendar calculation" in shown.stderr:
+        return  # systemd gives up on its own event where clocks change
+    assert len(theirs) >= 40, shown
+    ours = imported_slots(job.columns, START, len(theirs))
     if Reason.REPETITION in reasons:  # systemd may leave a slot out, and has no other ones
         ours = [slot for slot in imported_slots(job.columns, START, 2 * len(theirs)) if slot <= theirs[-1]]
         assert {*theirs} <= {*ours} and len(ours) - len(theirs) <= len(ours) / 10
