@@ -49,7 +49,7 @@ class Command(BaseCommand):
         args, own = split_own(given)
         before = {name: os.environ.get(name) for name in ("PGSCHED_DSN", "PGSCHED_APP", "PGSCHED_DJANGO_BACKEND")}
         try:
-            os.environ.update(environment(own.get("--backend"), own.get("--database")))
+            os.environ.update(project_environment(own.get("--backend"), own.get("--database")))
             return run(args)
         except InputError as error:
             return print_error(str(error), error.exit_code, "input", error.field)
@@ -74,7 +74,7 @@ def split_own(given: list[str]) -> tuple[list[str], dict[str, str]]:
     return args, found
 
 
-def environment(backend: str | None, database: str | None) -> dict[str, str]:
+def project_environment(backend: str | None, database: str | None) -> dict[str, str]:
     """Return the variables by which pgsched and the processes that it starts find the database and the tasks.
 
     Raises InputError where there is no such backend or database, and for a database that is not PostgreSQL.
