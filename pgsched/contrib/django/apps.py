@@ -35,7 +35,7 @@ def migrate_schema(*, using: str, plan: Any = None, stdout: Any = None, verbosit
     """Migrate pgsched's schema in the database `using`, if a backend of pgsched has its runs there.
 
     `plan`: None if `flush` sends the signal, as a `TransactionTestCase` does at its end. In tests this deletes jobs and
-      runs, too.
+      runs, too, and closes pgsched's own connections, which would keep Django from dropping the database.
 
     A schema that is up to date needs no right. The databases of tests get one also where MIGRATE is False.
 
@@ -43,14 +43,16 @@ def migrate_schema(*, using: str, plan: Any = None, stdout: Any = None, verbosit
     """
     from pgsched.contrib.django.choices import own_backends
 
-    own = [one.choices for one in own_backends() if one.choices.database == using]
+    own = [one for one in own_backends() if one.choices.database == using]
     is_test = hasattr(mail, "outbox")  # Django's test runner has set up its environment
     if not own or not router.allow_migrate(using, "pgsched"):
         return
     if plan is None:
         if is_test:
+            for backend in own:
+                backend.app.close()
             empty_tables(using)
-    elif is_test or any(one.migrate for one in own):
+    elif is_test or any(one.choices.migrate for one in own):
         try:
             bring_up_to_date(using, stdout if verbosity >= 1 else None)
         except NotPermitted as error:

@@ -1,12 +1,11 @@
 """The interface of Django's Tasks with the backend of pgsched: what its public documentation and test suites ask for.
 
-These are tests of what a program that enqueues sees. What a worker does is in test_tasks_at_work.py. The same tests run
-with Django 6 (`.ci/long`) and with the package django-tasks.
+These are tests of what a program that enqueues sees; results are in test_tasks_results.py, and what a worker does is in
+test_tasks_at_work.py. The same tests run with Django 6 (`.ci/long`) and with the package django-tasks.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,9 +23,7 @@ from pgsched.contrib.django.tasks_api import (
     InvalidTaskBackend,
     Task,
     TaskResult,
-    TaskResultDoesNotExist,
     TaskResultStatus,
-    exceptions,
     signals,
     task_backends,
 )
@@ -266,67 +263,6 @@ def test_a_refused_enqueue_raises_django_s_error_and_leaves_the_connection_usabl
     finally:
         db.execute("ALTER TABLE pgsched.gone RENAME TO runs")
     assert tasks.answer.enqueue().status == TaskResultStatus.READY
-
-
-# ---- results
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_result_is_found_by_its_id(tasks: Any, way: str) -> None:
-    result = tasks.echo.enqueue(1, two=3)
-    backend = task_backends["default"]
-    for get in (tasks.echo.get_result, backend.get_result) if way == "sync" else (
-        async_to_sync(tasks.echo.aget_result), async_to_sync(backend.aget_result),
-    ):  # fmt: skip
-        found = get(result.id)
-        assert dataclasses.replace(found, enqueued_at=result.enqueued_at) == result
-        assert abs(found.enqueued_at - result.enqueued_at) < timedelta(minutes=1)
-
-
-@pytest.mark.parametrize(
-    "wrong", ["123456789", "", "abc", "-1", " 1", "1_0", "１", "0", "9" * 19, "9" * 5000, 123456789, None]
-)
-def test_an_id_that_is_none_has_no_result(tasks: Any, wrong: Any) -> None:
-    with pytest.raises(TaskResultDoesNotExist):
-        tasks.echo.get_result(wrong)
-    with pytest.raises(TaskResultDoesNotExist):
-        async_to_sync(task_backends["default"].aget_result)(wrong)
-
-
-def test_a_result_of_another_task_does_not_match(tasks: Any) -> None:
-    result = tasks.answer.enqueue()
-    for get in (tasks.echo.get_result, async_to_sync(tasks.echo.aget_result)):
-        with pytest.raises(exceptions.TaskResultMismatch, match="Task does not match"):
-            get(result.id)
-
-
-def test_runs_of_other_programs_are_no_results(tasks: Any, db: Any) -> None:
-    """A name in a row imports nothing, even if it is the path of a module that could be imported."""
-    for kind, task in (("task", "antigravity.fly"), ("shell", "true"), ("task", f"{tasks.__name__}.Declined")):
-        row = db.execute("INSERT INTO pgsched.runs (kind, task) VALUES (%s, %s) RETURNING id", [kind, task]).fetchone()
-        with pytest.raises(TaskResultDoesNotExist):
-            task_backends["default"].get_result(str(row[0]))
-
-
-def test_a_refreshed_result_shows_what_became_of_the_run(tasks: Any, db: Any) -> None:
-    result = tasks.welcome.enqueue(user=7)
-    before = dataclasses.asdict(result)
-    result.refresh()
-    async_to_sync(result.arefresh)()
-    assert {**dataclasses.asdict(result), "enqueued_at": 0} == {**before, "enqueued_at": 0}
-    db.execute("SELECT pgsched.cancel(%s, 'not now')", [int(result.id)])
-    result.refresh()
-    assert result.status == TaskResultStatus.FAILED and result.is_finished and result.finished_at
-    (error,) = result.errors
-    assert error.exception_class.__name__ == "CancelledError" and "not now" in error.traceback
-    with pytest.raises(ValueError, match="Task failed"):
-        _ = result.return_value
-
-
-def test_a_run_in_a_queue_of_the_operator_is_a_result_all_the_same(tasks: Any, db: Any) -> None:
-    result = tasks.welcome.enqueue(7)
-    db.execute("SELECT pgsched.update_run(%s, queue => 'elsewhere', priority => 0)", [int(result.id)])
-    assert tasks.welcome.get_result(result.id).status == TaskResultStatus.READY
 
 
 def test_enqueued_runs_are_logged(tasks: Any, caplog: pytest.LogCaptureFixture) -> None:
