@@ -21,7 +21,7 @@ def priority_of(value: float) -> int:
     return MIDDLE - -(-number // UPWARDS) if number > 0 else MIDDLE + -(number // DOWNWARDS)
 
 
-def django_priority_of(priority: int) -> int:
+def django_value_of(priority: int) -> int:
     """Return the value of Django that is nearest to 0 among those of one of pgsched's priorities."""
     if priority < MIDDLE:
         return (MIDDLE - 1 - priority) * UPWARDS + 1

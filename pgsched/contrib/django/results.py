@@ -17,7 +17,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from pgsched.contrib.django.arguments import split_arguments
-from pgsched.contrib.django.priorities import django_priority_of, priority_of
+from pgsched.contrib.django.priorities import django_value_of, priority_of
 from pgsched.contrib.django.tasks_api import InvalidTask, TaskError, TaskResult, TaskResultStatus
 from pgsched.core.lifecycle import ENDED_STATES
 from pgsched.core.model import State
@@ -75,7 +75,7 @@ def task_of_run(info: RunInfo, task: Any, backend: Any) -> Any:
     """Return the task with the priority, the queue and the time of this run, which `using` may have changed."""
     changed: dict[str, Any] = {}
     if priority_of(task.priority) != info.priority:
-        changed["priority"] = django_priority_of(info.priority)
+        changed["priority"] = django_value_of(info.priority)
     if task.queue_name != info.queue:
         changed["queue_name"] = info.queue
     at = info.available_at

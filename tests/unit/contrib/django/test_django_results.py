@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from pgsched.app.signals import format_error
-from pgsched.contrib.django.priorities import django_priority_of, priority_of
+from pgsched.contrib.django.priorities import django_value_of, priority_of
 from pgsched.contrib.django.results import class_path
 from tests.support.django_project.settings import shop_tasks
 
@@ -68,4 +68,4 @@ def test_a_higher_priority_of_django_is_a_lower_number_of_pgsched() -> None:
     found = [priority_of(value) for value in range(-100, 101)]
     assert found == sorted(found, reverse=True) and {*found} == {*range(10)}
     assert (priority_of(0), priority_of(1), priority_of(-1), priority_of(100.0)) == (5, 4, 6, 0)
-    assert [priority_of(django_priority_of(priority)) for priority in range(10)] == [*range(10)]
+    assert [priority_of(django_value_of(priority)) for priority in range(10)] == [*range(10)]
