@@ -288,6 +288,7 @@ TYPES: dict[str, st.SearchStrategy[str]] = {
     "timestamp with time zone": instants,
     "timestamp without time zone": instants,
     "date": dates,
+    "time without time zone": st.one_of(st.sampled_from(["24:00", "00:00", "23:59:60", "now"]), st.times().map(str)),
     "jsonb": st.one_of(st.dictionaries(st.one_of(known, plain), documents, max_size=4), documents).map(json.dumps),
     "uuid": st.one_of(st.just("00000000-0000-0000-0000-000000000001"), st.uuids().map(str)),
     "record": st.just("()"),
