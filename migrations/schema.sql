@@ -2937,6 +2937,7 @@ END $function$;
 CREATE OR REPLACE FUNCTION pgsched.file_entries_of_calendars()
  RETURNS trigger
  LANGUAGE plpgsql
+ SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
@@ -2947,6 +2948,7 @@ END $function$;
 CREATE OR REPLACE FUNCTION pgsched.file_entries_of_jobs()
  RETURNS trigger
  LANGUAGE plpgsql
+ SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
@@ -2958,6 +2960,7 @@ END $function$;
 CREATE OR REPLACE FUNCTION pgsched.file_entries_renamed()
  RETURNS trigger
  LANGUAGE plpgsql
+ SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
@@ -7442,6 +7445,7 @@ CREATE OR REPLACE FUNCTION pgsched.schedule_hint(expression text)
  LANGUAGE plpgsql
  IMMUTABLE STRICT
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
 AS $function$
 DECLARE
     is_zone constant text := '^([A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z][A-Za-z0-9_+-]+)+|utc|gmt|UTC|GMT)$';

@@ -146,7 +146,7 @@ END $$;
 
 -- The end of the message about a refused schedule; empty where nothing can be guessed.
 CREATE FUNCTION pgsched.schedule_hint(expression text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     is_zone constant text := '^([A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z][A-Za-z0-9_+-]+)+|utc|gmt|UTC|GMT)$';
     words text[];

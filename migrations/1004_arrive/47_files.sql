@@ -24,7 +24,7 @@ END $$;
 -- The entry of an object goes with it: else the next owner of the name would find it declared by another one's file. The
 -- entry of a job that has deleted itself stays, so that an apply does not make it again.
 CREATE FUNCTION pgsched.file_entries_of_jobs() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM pgsched.file_entries e USING gone g
     WHERE e.what = 'job' AND e.name = g.name AND NOT (g.delete_after_run AND g.schedule IS NULL AND g.next_run_at IS NULL);
@@ -34,7 +34,7 @@ CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.jobs REFERENCING OLD TABLE
     FOR EACH STATEMENT EXECUTE FUNCTION pgsched.file_entries_of_jobs();
 
 CREATE FUNCTION pgsched.file_entries_of_calendars() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM pgsched.file_entries e USING gone g WHERE e.what = 'calendar' AND e.name = g.name;
     RETURN NULL;
@@ -44,7 +44,7 @@ CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.calendars REFERENCING OLD 
 
 -- A job or calendar that a person renames stays declared, under its new name.
 CREATE FUNCTION pgsched.file_entries_renamed() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM pgsched.file_entries WHERE what = TG_ARGV[0] AND name = NEW.name;
     UPDATE pgsched.file_entries SET name = NEW.name WHERE what = TG_ARGV[0] AND name = OLD.name;

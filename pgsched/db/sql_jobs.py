@@ -44,6 +44,10 @@ TRANSACTION = (
     "SELECT pid, virtualtransaction FROM pg_catalog.pg_locks"
     " WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() LIMIT 1"
 )
+SET_FOR_TRANSACTION = (
+    b"SELECT pg_catalog.set_config(s.name, s.value, true) FROM ROWS FROM"
+    b" (pg_catalog.unnest(%s::pg_catalog.text[]), pg_catalog.unnest(%s::pg_catalog.text[])) AS s(name, value)"
+)
 BECOME_OWNER = (
     "SELECT pg_catalog.set_config('role', %(owner)s, %(local)s) WHERE current_user OPERATOR(pg_catalog.<>) %(owner)s"
 )
@@ -177,8 +181,7 @@ async def become_owner(conn: AsyncConnection[Any], owner: str | None, *, local: 
 async def set_for_transaction(conn: AsyncConnection[Any], settings: Mapping[str, str]) -> None:
     """Set custom settings until the end of the transaction."""
     if settings:
-        calls = ", ".join(["pg_catalog.set_config(%s, %s, true)"] * len(settings))
-        await conn.execute(f"SELECT {calls}".encode(), [part for pair in settings.items() for part in pair])
+        await conn.execute(SET_FOR_TRANSACTION, [[*settings], [*settings.values()]])
 
 
 def merge_parameters(conn: AsyncConnection[Any], text: SqlText) -> bytes:

@@ -34,10 +34,11 @@ def read_sqlite_table(path: Path, table: str) -> list[Row]:
     """Return the rows of a table as dicts. Raises InputError."""
     with explained(path), closing(open_read_only(path)) as conn:
         check_table(conn, path, table)
-        name = table.replace('"', '""')
+        quoted = table.replace('"', '""')
+        statement = f'SELECT * FROM "{quoted}" LIMIT {MOST_ROWS + 1}'  # noqa: S608 (a table that exists)
         found: list[Row] = []
         size = 0
-        for row in conn.execute(f'SELECT * FROM "{name}" LIMIT {MOST_ROWS + 1}'):  # noqa: S608 (a table that exists)
+        for row in conn.execute(statement):
             found.append(dict(row))
             size += sum(len(value) for value in row if isinstance(value, str | bytes))
             check_size(table, len(found), size)

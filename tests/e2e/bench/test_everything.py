@@ -15,7 +15,7 @@ from bench.report import Result
 from tests.support.paths import ROOT
 
 ELSEWHERE = {"drain", "console", "recipes"}  # tested by test_bench.py, test_console.py and test_recipes.py beside this
-TOO_LONG = {"crowd", "limits", "prune"}  # or they need a machine of their own
+TOO_LONG = {"crowd", "limits", "prune", "jobs-file"}  # or they need a machine of their own
 QUICK = [
     "tick", "history", "schedules", "size", "piled-up", "many-queues", "costs", "enqueue", "latency", "pinned",
     "ten-minutes", "slow", "every-second", "roles", "idle", "awaited",

@@ -117,5 +117,5 @@ def test_autocommit_is_refused_on_async_connections(driver: str, dsn: str, db: p
 @pytest.mark.parametrize("what", [object(), None, sa.text("x"), sa.create_engine("sqlite://")])
 def test_an_object_that_is_no_connection_is_refused(what: Any, db: psycopg.Connection[Any]) -> None:
     _, new = zombie(db)
-    with pytest.raises(InputError, match="expected a psycopg or SQLAlchemy connection"):
+    with pytest.raises(InputError, match="expected a psycopg, SQLAlchemy or Django connection"):
         assert_claim(what, new.id, new.token)

@@ -124,7 +124,7 @@ def test_what_is_no_connection_of_django_is_refused(app: App) -> None:
     for given, why in (
         ("defalt", "Django's DATABASES has no 'defalt'; it has default, lite"),
         ("lite", "it is of sqlite, and runs are in PostgreSQL"),
-        ("postgresql://me:secret@db/app", "expected a connection, or an alias of Django's DATABASES, got another text"),
+        ("postgresql://me:secret@db/app", "expected a connection, or an alias of Django's DATABASES, got a text"),
         ("", "expected a connection, or an alias"),
     ):
         for call in (lambda given=given: app.enqueue("t", connection=given),

@@ -51,7 +51,7 @@ def test_an_unknown_state_of_jobs_is_refused(pgsched: Pgsched) -> None:
     said = pgsched("job", "list", "--state", "eror")
     assert (said.code, said.err) == (
         2,
-        'error: state: "eror" is not one of active, paused, error, done; did you mean error?\n',
+        'error: state: "eror" is not one of active, paused, error, done, shadow; did you mean error?\n',
     )
 
 

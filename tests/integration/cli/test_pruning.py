@@ -281,7 +281,10 @@ def test_settings_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -> No
         (("retention", "set", "--keep", "failed=1d"), 'keep: "failed" is not one of'),
         (("retention", "set", "--keep", "1d", "--keep", "2d"), "keep: any is given twice"),
         (("job", "add", "x", "--task", "t", "--set", "keep=[]"), "keep: expected an object"),
-        (("job", "add", "x", "--task", "t", "--alert-after-failures", "0"), "alert_after_failures: 0 is out of range"),
+        (
+            ("job", "add", "x", "--task", "t", "--alert-after-failures", "1001"),
+            "alert_after_failures: 1001 is out of range",
+        ),
         (("job", "add", "x", "--task", "t", "--expect-every", "1 ms"), "expect_every: "),
     ],
 )

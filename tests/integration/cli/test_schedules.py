@@ -33,7 +33,7 @@ def test_a_preview_needs_no_database(monkeypatch: pytest.MonkeyPatch, capsys: py
     found = json.loads(capsys.readouterr().out)
     assert found["sentence"] == "Every 90 seconds, counted from the job's start"
     assert [fire["at"][11:19] for fire in found["fires"]] == ["00:01:30", "00:03:00", "00:04:30"]
-    assert set(found["fires"][0]) == {"at", "local", "dst", "remarks"}
+    assert set(found["fires"][0]) == {"at", "local", "dst", "remarks", "nominal"}
     assert found["tzdata"][:2] == "20"
 
 

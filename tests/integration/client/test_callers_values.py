@@ -236,7 +236,7 @@ def test_an_object_that_is_no_connection_is_refused_by_graphs_and_assertions(app
     with pytest.raises(InputError, match="connection: expected"):
         graph.enqueue()
     with pytest.raises(InputError, match="connection: expected"):
-        assert_enqueued(task, connection="dsn")
+        assert_enqueued(task, connection=object())
 
     async def main() -> None:
         with psycopg.connect(dsn) as mine, pytest.raises(InputError, match="connection: expected"):

@@ -30,6 +30,10 @@ def checked(db: psycopg.Connection, table: str, column: str) -> set[str]:
         [f"pgsched.{table}", column],
     ).fetchall()
     lists = [set(re.findall(r"'(\w+)'::text", text)) for (text,) in found if "ANY" in text]
+    if not lists:  # the trigger checks it
+        (body,) = db.execute("SELECT prosrc FROM pg_proc WHERE oid = 'pgsched.job_error'::regproc").fetchone() or ("",)
+        named = re.search(rf"not_one_of\('{column}', j\.{column}, ARRAY\[(.*?)\]", body)
+        lists = [set(re.findall(r"'(\w+)'", named[1]))] if named else []
     assert len(lists) == 1, (table, column, found)
     return lists[0]
 

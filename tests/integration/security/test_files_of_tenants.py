@@ -31,7 +31,7 @@ def test_a_producer_applies_changes_prunes_and_exports_its_own(logins: Logins) -
     assert actions(apply(alice, MINE, "shop")) == ["add n", "add m"]
     assert apply(alice, MINE, "shop").changes == ()
     assert actions(apply(alice, "jobs: {n: {task: u}}", "shop", prune=True)) == ["change n", "remove m"]
-    assert exporting.export(alice, owner="shop")[0].startswith("owner: shop\njobs:\n  n:\n    task: u\n")
+    assert exporting.export(alice, owner="shop")[0].startswith("owner: shop\njobs:\n  'n':\n    task: u\n")
     assert one(alice, "SELECT count(*) FROM file_entries") == 1
     with pytest.raises(NotPermitted):
         apply(alice, "queues: {q: {fair: true}}", "shop")
@@ -143,6 +143,6 @@ def test_a_viewer_plans_and_exports_and_applies_nothing(logins: Logins) -> None:
     apply(logins.connect("ops"), "jobs: {n: {task: t}}", "ops")
     eye = logins.connect("eye")
     assert actions(plan(eye, file_of("jobs: {n: {task: u}}"), Options("ops", adopt=True)).difference)
-    assert "n:" in exporting.export(eye)[0]
+    assert "'n':" in exporting.export(eye)[0]
     with pytest.raises(NotPermitted):
         apply(eye, "jobs: {x: {task: t}}", "eye")

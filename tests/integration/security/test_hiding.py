@@ -59,7 +59,7 @@ def test_a_command_line_without_a_secret_stays_unchanged(args: list[str]) -> Non
 
 def test_every_option_that_may_hold_a_secret_is_known() -> None:
     """These are the options for a connection string, a password or a secret URL."""
-    assert {*CONNECTION_OPTIONS, *SECRET_OPTIONS, *NAMED_CONNECTION_OPTIONS} == {*MAY_HOLD_SECRETS}
+    assert {*CONNECTION_OPTIONS, *SECRET_OPTIONS, *NAMED_CONNECTION_OPTIONS, "--alert-apprise"} == {*MAY_HOLD_SECRETS}
     told = {
         option: f"{parameter.help} {parameter.metavar}"
         for command in commands(get_command(make_app(None)))

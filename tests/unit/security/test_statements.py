@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,11 @@ PACKAGE = ROOT / "pgsched"
 SENDERS = {"execute", "executemany", "copy", "stream", "SQL", "mogrify"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}
+# use the events of yaml.parse, which makes no object; yaml.load is not called
+EVENTS_ONLY = {"pgsched/core/jobs_file/texts/yaml_reader.py", "pgsched/importers/kubernetes/documents.py"}
 # built only from names and numbers of pgsched, never from input
 CONSTANT = {
+    "pgsched/db/sources/sqlite.py:statement",  # of the name of a table that exists, quoted
     "pgsched/db/callers/calls.py:KEEP",
     "pgsched/db/callers/calls.py:SEAL",
     "pgsched/db/callers/calls.py:UNSEAL",
@@ -70,7 +74,8 @@ def offences(text: str, where: str) -> Iterator[str]:
                 yield f"{where}:{node.lineno}: {node.func.id}"
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        yield from (f"{where}:{node.lineno}: {n}" for n in names if n.partition(".")[0] in FORBIDDEN_MODULES)  # type: ignore[attr-defined]
+        bad = [n for n in names if n.partition(".")[0] in FORBIDDEN_MODULES and where not in EVENTS_ONLY]
+        yield from (f"{where}:{node.lineno}: {n}" for n in bad)  # type: ignore[attr-defined]
 
 
 def test_no_statement_is_built_from_strings_and_no_payload_is_code() -> None:
@@ -78,6 +83,12 @@ def test_no_statement_is_built_from_strings_and_no_payload_is_code() -> None:
         offence for file in files() for offence in offences(file.read_text(), str(file.relative_to(PACKAGE.parent)))
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("name", sorted(EVENTS_ONLY))
+def test_yaml_is_read_as_events_that_make_no_object(name: str) -> None:
+    used = set(re.findall(r"\byaml\.(\w*load\w*|YAMLObject|constructor\w*)", (PACKAGE.parent / name).read_text()))
+    assert used == set()
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pgsched.cli.messages import print_note, print_remark
 from pgsched.cli.output.printing import print_json
-from pgsched.core.jobs_file.texts.document import MOST_BYTES
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
-from pgsched.importers.file_values import file_values
-from pgsched.importers.imported import Imported, Remark
-from pgsched.importers.jobs_text import summary_lines, write_jobs_file
+
+if TYPE_CHECKING:
+    from pgsched.importers.imported import Imported, Remark
 
 MODES = ("paused", "shadow")
 Mode = Annotated[
@@ -52,6 +51,9 @@ def print_imported(
 
     `title`, `sites`, `sections`: as of write_jobs_file.
     """
+    from pgsched.core.jobs_file.texts.document import MOST_BYTES
+    from pgsched.importers.jobs_text import summary_lines, write_jobs_file
+
     if json:
         print_json(imported_document(imported))
         return
@@ -65,6 +67,8 @@ def print_imported(
 
 def imported_document(imported: Imported) -> dict[str, Any]:
     """Return what was imported as JSON has it."""
+    from pgsched.importers.file_values import file_values
+
     return {
         "jobs": [
             {"name": job.name, "exact": job.exact, "where": job.where, "source": job.source,

@@ -29,7 +29,7 @@ def excluded(pgsched: Command, name: str) -> list[str]:
     """Return what `show` lists of a calendar."""
     said = pgsched("calendar", "show", name)
     assert said.code == 0
-    rows = said.out.partition("EXCLUDED")[2].partition("JOB")[0].splitlines()[1:]
+    rows = said.out.partition("EXCLUDED")[2].partition("\n\n")[0].splitlines()[1:]
     return [" ".join(row.split()[1:]) for row in rows if row.strip()]
 
 
@@ -44,7 +44,9 @@ def test_times_are_added_shown_and_removed(pgsched: Command, db: psycopg.Connect
                " VALUES ('nightly', '0 2 * * *', 't', 'office', 'previous')")  # fmt: skip
     assert excluded(pgsched, "office") == ["2030-12-24..2030-12-26 Christmas", "mon,tue,wed,thu,fri 18:00-24:00 -"]
     assert "nightly" in pgsched("calendar", "show", "office").out
-    assert pgsched("calendar", "show", "office", "--json").json["jobs"] == [
+    shown = pgsched("calendar", "show", "office", "--json")
+    assert shown.code == 0, shown.err
+    assert shown.json["jobs"] == [
         {"name": "nightly", "on_excluded": "previous"}
     ]
     (listed,) = pgsched("calendar", "list", "--json").json

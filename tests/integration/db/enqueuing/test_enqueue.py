@@ -112,7 +112,7 @@ def test_the_async_form_joins_the_callers_transaction_too(
 def test_a_connection_of_the_wrong_form_is_refused(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     with pytest.raises(InputError, match=r"expected a psycopg.AsyncConnection, got a psycopg.Connection"):
         asyncio.run(greet.enqueue_async("Ada", connection=db))
-    with pytest.raises(InputError, match=r"expected a psycopg.Connection, got a builtins.str"):
+    with pytest.raises(InputError, match=r"expected a connection, or an alias of Django's DATABASES, got a text"):
         greet.enqueue("Ada", connection="postgresql://")
 
 

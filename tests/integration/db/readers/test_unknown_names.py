@@ -21,6 +21,7 @@ REFUSING = {
     "recent_runs": ("recent_runs('nihgtly')", JOB),
     "job_status": ("job_status('nihgtly')", JOB),
     "slots": ("slots('nihgtly', now())", JOB),
+    "jobs_in_order": ("jobs_in_order('nihgtly', true, true)", JOB),
 }
 HINTING = {
     "timezone_error": ("timezone_error('Europe/Berln')",
@@ -34,7 +35,7 @@ HINTING = {
 PARTS = {"job_named", "refuse_unknown_job"}
 LISTED = {"bad_owner": "there is no role", "command_args_error": "no such key; known are",
           "dependencies_after_insert": "there is no run", "grant_names": "there is no role",
-          "http_args_error": "no such key; known are",
+          "http_args_error": "no such key; known are", "job_error": "there is no calendar named",
           "jobs_after_jobs": "there is no job %s'", "json_misfit": "there is no such argument",
           "keep_error": "is not one of", "not_one_of": "is not one of",
           "schedule_macro_error": "is not a known macro"}  # fmt: skip

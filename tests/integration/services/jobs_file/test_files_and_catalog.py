@@ -138,7 +138,8 @@ def test_an_export_of_what_no_file_declares_makes_no_difference_and_is_taken_by_
     db.execute("INSERT INTO pgsched.limits (name, concurrency, declared_by) VALUES ('task:t', 1, 'shop')")
     text, remarks = export(db)
     assert text == (
-        "jobs:\n  n:\n    task: t\n    schedule: '@daily'\n    timeout: 1 month 3 days 4 hours 5 minutes 6.5 seconds\n"
+        "jobs:\n  'n':\n    task: t\n    schedule: '@daily'\n"
+        "    timeout: 1 month 3 days 4 hours 5 minutes 6.5 seconds\n"
     )
     assert remarks == ["job code is left out: the code of shop declares it",
                        "limit task:t is left out: the code of shop declares it"]  # fmt: skip

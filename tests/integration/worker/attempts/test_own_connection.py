@@ -78,7 +78,10 @@ def test_a_busy_connection_or_no_connection_is_refused(run: Run, connect: Open) 
     busy.execute("SELECT 1")
     with pytest.raises(InputError, match="in a transaction already"), run.transaction(busy):
         pass
-    with pytest.raises(InputError, match="`with` needs a psycopg Connection, got str"), run.transaction("dsn"):
+    with (
+        pytest.raises(InputError, match="`with` needs a psycopg Connection, got object"),
+        run.transaction(object()),
+    ):
         pass
 
     async def within() -> None:
@@ -175,8 +178,8 @@ def test_a_claim_cannot_be_asserted_without_a_transaction(run: Run, db: psycopg.
         run.assert_claim(db)
     with db.transaction():
         run.assert_claim(db)
-    with pytest.raises(InputError, match="expected a psycopg or SQLAlchemy connection, got str"):
-        run.assert_claim("dsn")
+    with pytest.raises(InputError, match="expected a psycopg, SQLAlchemy or Django connection, got object"):
+        run.assert_claim(object())
 
 
 # ---- the time limit

@@ -177,20 +177,23 @@ SAMPLES = {
     "backoff_base": timedelta(seconds=7), "backoff_max": timedelta(hours=2), "backoff_jitter": 0.5,
     "concurrency_key": "{x}", "concurrency_limit": 3, "after_jobs": ["job1"], "paused": True,
     "keep": {"dead": "90 days"}, "alert_after_failures": 3, "max_lateness": timedelta(minutes=1),
-    "max_duration": timedelta(minutes=2), "expect_every": timedelta(hours=3),
+    "max_duration": timedelta(minutes=2), "expect_every": timedelta(hours=3), "finish_by": timedelta(hours=1),
+    "mode": "shadow", "on_excluded": "previous", "after_match": "latest", "pause_after_failures": 3,
+    "alert_to": ["ops"], "ping_url": "https://example.org/", "calendar": "holidays",
 }  # fmt: skip
 
 
 def test_the_comparison_sees_what_would_be_written(db: psycopg.Connection) -> None:
     """A declaration first sets a policy column, and then leaves it out."""
+    db.execute("INSERT INTO pgsched.calendars (name) VALUES ('holidays')")
     without = process(release(App("shop"), job0="@hourly", job1="@daily"))
     assert without.jobs is not None
     register(db, without)
     for column, value in SAMPLES.items():
         changed = replace(without.jobs[0], policies={column: value})
         with_policy = replace(without, jobs=[changed, *without.jobs[1:]])
-        # A pause is the operator's: a declaration without one leaves it.
-        after = "unchanged" if column == "paused" else "updated"
+        # Pause and mode are the operator's: a declaration without one leaves it.
+        after = "unchanged" if column in ("paused", "mode") else "updated"
         wanted = ["updated", "unchanged", after, "unchanged"]
         found = [register(db, declared)[1] for declared in (with_policy, with_policy, without, without)]
         assert found == [{"job0": what, "job1": "unchanged"} for what in wanted], column

@@ -173,7 +173,7 @@ def test_a_slot_that_a_backfill_runs_again_keeps_the_limit_of_its_task(db: psyco
     run = one(db, "SELECT pgsched.trigger('j')")
     end(db, run, "dead")
     asked = one(db, "SELECT pgsched.backfill('j', '2020-01-01', '2020-01-02', 'all')")
-    assert backfills.rerun(db, {"id": asked, "job_id": job, "priority": 5}, [run]) == 1
+    assert backfills.rerun(db, {"id": asked, "job_id": job, "priority": 5}, [run], [None]) == 1
     assert key(db) == "task:a:x"
 
 
