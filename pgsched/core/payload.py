@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime, timedelta
+from datetime import date, time, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -76,11 +76,11 @@ def stored_bytes(value: Any) -> int:
 
 
 def json_value(value: Any) -> Any:
-    """Convert what JSON cannot represent: instants and uuids to text, durations to seconds.
+    """Convert what JSON cannot represent: instants, dates, times of the day and uuids to text, durations to seconds.
 
     For `json.dumps(default=...)`. Raises TypeError for other types.
     """
-    if isinstance(value, datetime):
+    if isinstance(value, date | time):  # a datetime is a date
         return value.isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()

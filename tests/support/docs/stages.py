@@ -178,7 +178,9 @@ def run_dependent(play: Play) -> None:
     app = play.names["app"]
     play.names["verify"].enqueue()
     assert drain(app, scheduled=True, concurrency=8)["succeeded"] > 200
-    is_so(play, "SELECT DISTINCT state FROM pgsched.runs WHERE id > 4 AND task <> 'store'", [("succeeded",)])
+    # the leader of a later block would run the backfills
+    own = "SELECT DISTINCT state FROM pgsched.runs WHERE id > 4 AND task <> 'store' AND job_id IS NULL"
+    is_so(play, own, [("succeeded",)])
 
 
 def shown_handlers(_: Play) -> dict[str, Any]:
