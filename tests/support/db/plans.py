@@ -120,7 +120,7 @@ LEADER = {
     "runs_open_by_state": None,
     "workers_alive": None,
     "alert_look": "jobs_watched* jobs_pausing*",
-    "alert_check": "jobs_watched[] jobs_pkey[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey"
+    "alert_check": "jobs_watched[]|jobs_pkey[] jobs_pkey[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey"
     " rollups_of_job",
     "alert_dead_runs": "runs_attention[]",
 }
