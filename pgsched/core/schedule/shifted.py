@@ -103,7 +103,7 @@ class Shifted(Schedule):
 
     def _of_day(self, day: date, instant: datetime) -> Iterator[Shift]:
         """Yield slots of a day after an instant, the first of all among them."""
-        excluded, moved = self.days.excluded(day), set(self.moved_by_gaps(day))
+        excluded, moved = self.days.excluded(day), set(self.moved_by_gaps(day)) if self.days.step else set()
         in_place = self.days.stuck_excluded(day) if self.days.step else excluded
         for walls in (subtract(WHOLE_DAY, excluded), in_place):
             yield from ((nominal, nominal) for nominal in self._firsts(day, walls, moved, instant))

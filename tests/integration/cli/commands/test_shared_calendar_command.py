@@ -46,9 +46,7 @@ def test_times_are_added_shown_and_removed(pgsched: Command, db: psycopg.Connect
     assert "nightly" in pgsched("calendar", "show", "office").out
     shown = pgsched("calendar", "show", "office", "--json")
     assert shown.code == 0, shown.err
-    assert shown.json["jobs"] == [
-        {"name": "nightly", "on_excluded": "previous"}
-    ]
+    assert shown.json["jobs"] == [{"name": "nightly", "on_excluded": "previous"}]
     (listed,) = pgsched("calendar", "list", "--json").json
     assert (listed["name"], listed["times"], listed["jobs"], listed["last_date"]) == ("office", 2, 1, "2030-12-26")
     gone = pgsched("calendar", "remove", "office", "2030-12-24..2030-12-26")

@@ -130,7 +130,7 @@ class Life:
             self.now += self.rng.choice([0, 0, 0, 50, 7200]) * timedelta(seconds=1)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(40), 222])
 def test_each_nominal_slot_is_decided_once_however_the_calendar_changes(seed: int) -> None:
     Life(f"shifted {seed}").live(25)
 
@@ -161,6 +161,14 @@ def test_a_slot_on_its_way_is_not_lost_when_its_day_is_a_business_day_again() ->
     assert (waiting.rows, waiting.advance.next_run_at) == ([], utc("2026-08-03 07:00"))
     edited = decide_job(job | {"calendar_times": None, "now": sunday})
     assert [(row.slot, row.state) for row in edited.rows] == [(utc("2026-08-01 07:00"), "queued")]
+
+
+def test_a_skipped_slot_that_a_gap_has_moved_comes_on_its_day() -> None:
+    """On Sunday the 29th clocks go from 2 to 3: the slot of 02:30 comes at 3, and is skipped then."""
+    saturday = utc("2026-03-28 01:30")
+    job = a_job(utc("2026-03-27"), schedule="30 2 * * *", calendar_times=rows_of([WEEKEND]),
+                shifts={"at": utc("2026-03-27 01:30").isoformat()}, decided_until=utc("2026-03-27 01:30"))  # fmt: skip
+    assert decide_job(job | {"now": saturday}).advance.next_run_at == utc("2026-03-29 01:00")
 
 
 def test_a_slot_that_a_pause_passed_over_does_not_come_again() -> None:
