@@ -22,7 +22,7 @@ from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Changes
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.recipes.feeds import Behind, Item, Skip, Watcher
-from pgsched.recipes.sessions.session import now
+from pgsched.recipes.sessions.session import left_s, now
 from pgsched.recipes.values import Seconds, check_key, check_version, check_wait
 from pgsched.recipes.watches import Watches
 
@@ -239,8 +239,8 @@ class Watch:
 
     def _left(self, until: float | None, in_vain: int = 0) -> float | None:
         """Return for how long to wait, in seconds. Raises TimeoutError where the time is over."""
-        left = None if until is None else until - now()
-        if left is not None and left <= 0:
+        left = left_s(until)
+        if left == 0.0:
             raise TimeoutError(f'no change under "{self._watcher.prefix}" in time')
         pause = back_off_s(in_vain, FIRST_PAUSE_S) if in_vain else None
         return pause if left is None else left if pause is None else min(left, pause)

@@ -34,7 +34,7 @@ Conn = Connection[Any]
 
 
 # Wakes the thread that closes idle connections. Its `put` may be called while garbage is collected, in any thread
-# and at the end of the interpreter. An Event has a lock: where the thread that held it is gone, the end never comes.
+# and at the end of the interpreter. An Event has a lock: if a thread that is gone holds it, the program never ends.
 Wake = queue.SimpleQueue[None]
 
 

@@ -21,7 +21,7 @@ from pgsched.recipes.items.item_state import Hold
 from pgsched.recipes.items.item_waiting import Waiting
 from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.sessions.repeating import repeat, repeat_async
-from pgsched.recipes.sessions.session import CLOSED, Session, now
+from pgsched.recipes.sessions.session import CLOSED, Session, left_s, now
 
 GOT = "items may have been got: they are given back"
 
@@ -132,13 +132,13 @@ class Getting:
 
     def _pause_s(self, place: Waiting, look_in_s: float | None) -> float | None:
         """Return how long to wait until the next look; None: until it is woken. Raises TimeoutError."""
-        left_s = None if self._until is None else self._until - now()
-        if left_s is not None and left_s <= 0 and place.lost is None:
+        left = left_s(self._until)
+        if left == 0.0 and place.lost is None:
             raise TimeoutError(f'there was no item in "{self._name}" in time')
         pause_s = place.pause_s(look_in_s, self._keeper.listens)
-        if left_s is None:
+        if left is None:
             return pause_s
-        return max(0.0, left_s if pause_s is None else min(left_s, pause_s))
+        return max(0.0, left if pause_s is None else min(left, pause_s))
 
 
 def is_refusal(error: BaseException) -> bool:
