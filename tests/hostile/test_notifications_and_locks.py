@@ -256,7 +256,7 @@ def test_advisory_locks_stop_nobody(victim: Victim) -> None:
         lambda: one(victim.db, "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s", nobody.info.backend_pid),
         10, "it to wait for the lock",
     )  # fmt: skip
-    victim.db.execute("SELECT pg_terminate_backend(%s)", [leads])
+    victim.db.execute("SELECT pg_terminate_backend(%s, 10000)", [leads])
     waits.join(10)
     wait_until(lambda: one(victim.db, "SELECT max(term) FROM pgsched.leader") > victim.term, 15, "the next term")
     victim.await_new_work()

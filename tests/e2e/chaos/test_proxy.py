@@ -66,7 +66,7 @@ def test_the_proxy_passes_everything_on(far: Connect) -> None:
 
 def test_the_last_error_of_the_server_reaches_the_client(far: Connect, near: psycopg.Connection) -> None:
     conn = far()
-    near.execute("SELECT pg_terminate_backend(%s)", [conn.info.backend_pid])
+    near.execute("SELECT pg_terminate_backend(%s, 10000)", [conn.info.backend_pid])
     with pytest.raises(psycopg.errors.AdminShutdown):
         conn.execute("SELECT 1")
 

@@ -263,7 +263,7 @@ def test_the_recorded_queue_depth_is_drawn(browser: Browser, db: psycopg.Connect
 def test_a_lost_connection_is_replaced(browser: Browser, db: psycopg.Connection) -> None:
     assert browser.get("/").status_code == 200
     db.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
         " WHERE application_name LIKE 'pgsched web%' AND datname = current_database()"
     )
     assert browser.get("/jobs").status_code == 200

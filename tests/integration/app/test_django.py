@@ -63,7 +63,7 @@ def test_close_connections_limits_a_database_restart_to_one_failed_attempt(
         executor = PythonExecutor(app.tasks, 1, hooks=app.hooks)  # each attempt in the same thread
         found = [(await executor.execute(claim("task", "count"))).result]
         db.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = ''"
         )
         found += [(await executor.execute(claim("task", "count"))).result for _ in range(3)]

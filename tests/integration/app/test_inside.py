@@ -138,7 +138,7 @@ def test_the_database_goes_away_and_comes_back(app: App, db: psycopg.Connection[
         async with app.worker(**QUICK) as worker:
             for _ in range(2):
                 db.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
                     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
                 )
                 db.execute("SELECT pgsched.enqueue('t')")

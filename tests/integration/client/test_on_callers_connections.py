@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from pgsched import App, InputError, NotFound, RunHandle, State
+from tests.support.db.sessions import BLOCKED
 from tests.support.workers import becomes
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram]
@@ -120,8 +121,6 @@ def test_asyncio_connections_do_the_same(app: App, run: RunHandle[Any], opened_a
 def test_a_call_can_be_cancelled_while_it_waits_for_a_lock(
     app: App, run: RunHandle[Any], opened_async: AsyncOpened, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    blocked = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-
     async def main() -> None:
         # drivers other than psycopg may close the connection of a cancelled statement, or still be busy with it
         with suppress(sa.exc.DBAPIError):
@@ -129,7 +128,7 @@ def test_a_call_can_be_cancelled_while_it_waits_for_a_lock(
                 with connect(autocommit=False) as other:
                     other.execute("SELECT FROM pgsched.runs FOR UPDATE")
                     waits = asyncio.create_task(run.cancel_async(connection=mine))
-                    await becomes(lambda: other.execute(blocked).fetchone() == (True,), "the call waits for the lock")
+                    await becomes(lambda: other.execute(BLOCKED).fetchone() == (1,), "the call waits for the lock")
                     waits.cancel()
                     with pytest.raises(asyncio.CancelledError):
                         await waits
@@ -147,7 +146,6 @@ def test_a_call_that_is_cancelled_again_and_again_gives_the_connection_back_unus
     db: psycopg.Connection[Any],
 ) -> None:
     """anyio (Starlette, FastAPI) cancels a task again at each turn of the loop, until it has ended."""
-    blocked = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
     async def main() -> None:
         # asyncpg closes the connection of a cancelled statement, and its transaction can only be rolled back
@@ -157,13 +155,13 @@ def test_a_call_that_is_cancelled_again_and_again_gives_the_connection_back_unus
                 with connect(autocommit=False) as other:
                     other.execute("SELECT FROM pgsched.runs FOR UPDATE")
                     waits = asyncio.create_task(run.cancel_async(connection=mine))
-                    await becomes(lambda: db.execute(blocked).fetchone() == (True,), "the call waits for the lock")
+                    await becomes(lambda: db.execute(BLOCKED).fetchone() == (1,), "the call waits for the lock")
                     while not waits.done():
                         waits.cancel()
                         await asyncio.sleep(0)
                     with pytest.raises(asyncio.CancelledError):
                         await waits
-                    await becomes(lambda: db.execute(blocked).fetchone() == (False,), "the statement has ended")
+                    await becomes(lambda: db.execute(BLOCKED).fetchone() == (0,), "the statement has ended")
                 if isinstance(mine, psycopg.AsyncConnection):
                     assert mine.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
                 assert await execute_async(mine, "SELECT 1") == [(1,)]

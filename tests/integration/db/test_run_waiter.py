@@ -19,10 +19,13 @@ from pgsched.db import run_waiter
 from pgsched.db.run_tickets import States, Ticket
 from pgsched.db.run_waiter import RunWaiter
 from pgsched.errors import DatabaseUnreachable, PgschedError, SchemaTooOld
+from tests.support.db.sessions import SESSIONS
 from tests.support.logins import Logins
 from tests.support.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection[Any]]
+WAITERS = f"{SESSIONS} AND application_name LIKE 'pgsched wait%'"
+CUT = WAITERS.replace("count(*)", "pg_terminate_backend(pid, 10000)")
 CANCEL = "SELECT pgsched.cancel(id) FROM pgsched.runs WHERE id = ANY (%s)"
 
 
@@ -119,8 +122,7 @@ def test_a_run_that_is_locked_is_marked_when_it_is_free(
         with connect(autocommit=False) as other:
             other.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [run])
             found = pool.submit(waiter.wait, [run], 30)
-            backend = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgsched wait%'"
-            wait_until(lambda: db.execute(backend).fetchone() == (1,), 10)
+            wait_until(lambda: db.execute(WAITERS).fetchone() == (1,), 10)
         awaited(db)
         db.execute(CANCEL, [[run]])
         assert found.result(10) == {run: "cancelled"}
@@ -147,8 +149,7 @@ def test_a_login_that_only_reads_runs_is_told_by_the_next_look(
     waiter = RunWaiter(lambda: logins.dsn("eye"))
     with ThreadPoolExecutor() as pool:
         found = pool.submit(waiter.wait, [run], 30)
-        listens = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgsched wait%'"
-        wait_until(lambda: db.execute(listens).fetchone() == (1,), 10)
+        wait_until(lambda: db.execute(WAITERS).fetchone() == (1,), 10)
         db.execute(CANCEL, [[run]])
         assert found.result(10) == {run: "cancelled"}
     assert db.execute("SELECT awaited FROM pgsched.runs").fetchone() == (None,), "it may not mark the run"
@@ -163,7 +164,7 @@ def test_a_wait_outlives_the_loss_of_its_connection(
     with ThreadPoolExecutor() as pool:
         found = pool.submit(waiter.wait, [run], 30)
         awaited(db)
-        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pgsched wait%'")
+        db.execute(CUT)
         db.execute(CANCEL, [[run]])  # before or after it listens again
         assert found.result(20) == {run: "cancelled"}
 
@@ -174,7 +175,7 @@ def test_a_connection_that_is_lost_while_nobody_waits_is_not_missed(
     before = waiting_threads()
     waiter.wait([4711], 10)
     assert waiting_threads() - before
-    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pgsched wait%'")
+    db.execute(CUT)
     wait_until(lambda: not waiting_threads() - before, 10)
     assert not caplog.records
     assert waiter.wait([4711], 10) == {4711: None}

@@ -10,6 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from tests.support.db.sessions import BLOCKED
 from tests.support.recipes.calls import acquire, granted, refused, release, session, value
 from tests.support.recipes.lines import asserted, end_leases, fences, line
 from tests.support.waiting import wait_until
@@ -225,7 +226,7 @@ def test_two_transactions_do_not_get_a_new_name_both(db: Db, connect: Connect, l
             conn.execute("SELECT FROM pgsched.locks")
         granted(one)
         second = pool.submit(acquire, other)
-        wait_until(lambda: value(db, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 1, 10)
+        wait_until(lambda: value(db, BLOCKED) == 1, 10)
         one.commit()
         if level == "READ COMMITTED":
             assert second.result(10).fence is None

@@ -18,6 +18,8 @@ from pgsched import App
 from pgsched.chaos.site.proxy import Proxy
 from pgsched.errors import DatabaseUnreachable
 from pgsched.recipes.lock import Lock
+from tests.support.db.sessions import BLOCKED, SESSIONS
+from tests.support.recipes.bound_keys import number
 from tests.support.recipes.lines import another, in_threads, line, running, wait_for_nothing, wait_in_line
 from tests.support.waiting import wait_until
 
@@ -234,8 +236,7 @@ def test_a_call_that_was_cancelled_while_the_line_was_locked_leaves_nothing_behi
         with connect(autocommit=False) as other:
             other.execute("SELECT FROM pgsched.locks WHERE name = 'a' FOR UPDATE")
             task = asyncio.create_task(app.lock("a").acquire_async())
-            blocked = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            await asyncio.to_thread(wait_until, lambda: db.execute(blocked).fetchone() is not None, 10)
+            await asyncio.to_thread(wait_until, lambda: number(db, BLOCKED), 10)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -283,16 +284,15 @@ def test_a_place_that_a_late_call_gets_after_the_caller_has_gone_is_given_back(
     with connect(autocommit=False) as other:
         other.execute("SELECT FROM pgsched.locks WHERE name = 'a' FOR UPDATE")
         with in_threads(far.lock("a"), timeout=2.5) as (waits,):
-            blocked = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%lock_acquire%'"
-            wait_until(lambda: db.execute(blocked).fetchone() is not None, 10)
+            wait_until(lambda: number(db, f"{BLOCKED} AND query LIKE '%lock_acquire%'"), 10)
             proxy.refuse()
             proxy.cut()
             with pytest.raises(DatabaseUnreachable):
                 waits.result(20)
             proxy.heal()
-            released = "SELECT FROM pg_stat_activity WHERE application_name LIKE 'pgsched leases%'"
-            wait_until(lambda: db.execute(released).fetchone() is not None, 20, "the keeper to be connected again")
-            wait_until(lambda: db.execute(f"{released} AND query LIKE '%lock_release%'").fetchone() is not None, 10)
+            released = f"{SESSIONS} AND application_name LIKE 'pgsched leases%'"
+            wait_until(lambda: number(db, released), 20, "the keeper to be connected again")
+            wait_until(lambda: number(db, f"{released} AND query LIKE '%lock_release%'"), 10)
         assert db.execute("SELECT last_place FROM pgsched.locks WHERE name = 'a'").fetchone() == (1,)
     wait_until(lambda: db.execute("SELECT last_place FROM pgsched.locks WHERE name = 'a'").fetchone() == (2,), 10)
     wait_for_nothing(db, 20)
@@ -308,8 +308,7 @@ def test_a_locked_line_lets_nobody_wait_for_longer_than_he_wants_to(app: App, db
                 app.lock("a").acquire(timeout)
             assert time.monotonic() - began < 6, "the setting of the session is ten seconds"
         with in_threads(app.lock("a"), timeout=None) as (waits,):
-            blocked = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            wait_until(lambda: db.execute(blocked).fetchone() is not None, 10)
+            wait_until(lambda: number(db, BLOCKED), 10)
             other.rollback()
             waits.result(10).release()
     assert line(db) == []

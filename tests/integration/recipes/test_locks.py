@@ -12,6 +12,8 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError, LeaseLost, WaitCancelled
+from tests.support.db.sessions import SESSIONS
+from tests.support.recipes.bound_keys import number
 from tests.support.recipes.lines import (
     another,
     asserted,
@@ -153,9 +155,7 @@ def test_who_waits_for_a_loss_is_woken_when_it_is_given_back(app: App) -> None:
 def test_a_lock_that_is_broken_is_lost_at_once(app: App, db: Db) -> None:
     """A notification says so; the heartbeat would find it in ten seconds."""
     with pytest.raises(LeaseLost, match="taken away"), app.lock("a") as mine, app.lock("b") as other:
-        wait_until(
-            lambda: db.execute("SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN %pgsched_session%'").rowcount, 10
-        )
+        wait_until(lambda: number(db, f"{SESSIONS} AND query LIKE 'LISTEN %pgsched_session%'"), 10)
         assert db.execute("SELECT pgsched.lock_break('a')").fetchone() == (1,)
         began = time.monotonic()
         assert mine.wait_lost(15)

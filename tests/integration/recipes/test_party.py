@@ -13,6 +13,7 @@ from pgsched import App
 from pgsched.chaos.site.proxy import Proxy
 from pgsched.errors import InputError, LeaseLost
 from pgsched.recipes.party import Party
+from tests.support.db.sessions import BLOCKED
 from tests.support.recipes.bound_keys import (
     Db,
     change_function,
@@ -139,7 +140,7 @@ def test_a_member_whose_call_was_cut_does_not_come_back_when_it_has_left(app: Ap
     guard = "PERFORM pgsched.check_value(value);"
     first_waits = "PERFORM pg_advisory_xact_lock_shared(7) WHERE pg_try_advisory_xact_lock(8);"
     change_function(db, "kv_put", guard, guard + first_waits)
-    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    waiting = f"{BLOCKED} AND wait_event = 'advisory'"
     with Proxy(dsn) as proxy, ThreadPoolExecutor(1) as thread:
         far = App("far", dsn=proxy.dsn)
         db.execute("SELECT pg_advisory_lock(7)")

@@ -253,7 +253,7 @@ def test_reconnects_are_counted(db: psycopg.Connection, fleet: Fleet) -> None:
     fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--lease", "3", "--poll", "0.2")
     wait_until(lambda: Scrape(port).value("pgsched_database_read_seconds") > 0, 60, "the figures")
     assert Scrape(port).value("pgsched_reconnects_total") == 0
-    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database()"
                " AND pid <> pg_backend_pid()")  # fmt: skip
     for purpose in ("claim", "heartbeat", "listen", "leader"):
         wait_until(lambda p=purpose: Scrape(port).value("pgsched_reconnects_total", purpose=p) >= 1, 30, purpose)  # type: ignore[misc]

@@ -89,7 +89,7 @@ def test_a_disconnected_listener_reports_the_gap_and_listens_again(
     async def scene() -> None:
         task = asyncio.create_task(listen(dsn, queues.append, lambda: None))
         await becomes(lambda: queues == [None], "it to listen")
-        db.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {MINE}")
+        db.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {MINE}")
         await becomes(lambda: queues == [None] * 3, "it to say that it does not listen, and to listen again")
         db.execute("SELECT pg_notify('pgsched_runs', 'mail')")
         await becomes(lambda: queues[3:] == ["mail"], "the next one")

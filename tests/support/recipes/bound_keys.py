@@ -41,7 +41,7 @@ def cut_connections(db: Db, purpose: str) -> int:
     """Cut the connections that pgsched opened for a purpose; return how many there were."""
     return number(
         db,
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+        "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity"
         " WHERE datname = current_database() AND application_name LIKE %s",
         f"pgsched {purpose} %",
     )

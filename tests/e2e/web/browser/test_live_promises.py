@@ -177,7 +177,7 @@ def test_figures_that_cannot_be_updated_are_marked_as_not_live(
         psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True) as beside,
         shut(beside, db.info.dbname),
     ):
-        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database()"
                    " AND pid <> pg_backend_pid()")  # fmt: skip
         expect(page.locator("#stale")).to_contain_text("Not live: the figures below are of ")
         expect(page.locator("#stale")).to_contain_text("database")

@@ -17,6 +17,7 @@ import pytest
 
 from pgsched import App
 from pgsched.chaos.site.proxy import Proxy
+from tests.support.db.sessions import BLOCKED
 from tests.support.logins import one
 from tests.support.paths import ROOT
 from tests.support.recipes.item_consumer import LEDGER
@@ -118,7 +119,7 @@ BEGIN
 END $$;
 CREATE TRIGGER hold_up AFTER UPDATE ON pgsched.items FOR EACH ROW EXECUTE FUNCTION hold_up();
 """
-HELD_UP = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+HELD_UP = f"{BLOCKED} AND wait_event = 'advisory'"
 
 
 def test_what_a_call_gets_after_its_connection_was_cut_is_given_back(

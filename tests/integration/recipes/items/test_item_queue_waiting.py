@@ -14,6 +14,7 @@ import pytest
 from pgsched import App, WaitCancelled
 from pgsched.recipes.items import item_waiting
 from pgsched.recipes.items.item_queue import ItemQueue
+from tests.support.db.sessions import BLOCKED, SESSIONS
 from tests.support.logins import one
 from tests.support.waiting import wait_until
 
@@ -50,7 +51,7 @@ def test_a_call_that_waits_is_told_of_an_item(
     queue: ItemQueue, db: psycopg.Connection, pool: ThreadPoolExecutor, no_polling: None
 ) -> None:
     call = waiting(queue, db, pool)
-    listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN %%pgsched_session_%%'"
+    listening = f"{SESSIONS} AND query LIKE 'LISTEN %%pgsched_session_%%'"
     wait_until(lambda: one(db, listening) or call.done(), what="the thread that listens")
     one(db, "SELECT pgsched.item_put('orders', '1')")
     assert call.result(20).value == 1
@@ -161,8 +162,7 @@ def test_what_a_cancelled_call_got_goes_back(
 
     async def scene() -> None:
         call = asyncio.create_task(queue.get_async())
-        blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-        await asyncio.to_thread(wait_until, lambda: one(db, blocked), 10, "the statement")
+        await asyncio.to_thread(wait_until, lambda: one(db, BLOCKED), 10, "the statement")
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

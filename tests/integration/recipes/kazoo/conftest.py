@@ -84,7 +84,8 @@ def outage(dsn: str, maintenance: psycopg.Connection[Any]) -> Outage:
     def block() -> Iterator[None]:
         allow("false")
         try:
-            maintenance.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
+            maintenance.execute(ended, [name])
             yield
         finally:
             allow("true")

@@ -272,7 +272,7 @@ def test_output_survives_a_lost_connection(dsn: str, db: psycopg.Connection, tmp
     def ended() -> bool:
         if not killed and output(db, run_id) == "one\n":
             rows = db.execute(
-                "SELECT pid FROM pg_stat_activity, pg_terminate_backend(pid)"
+                "SELECT pid FROM pg_stat_activity, pg_terminate_backend(pid, 10000)"
                 " WHERE datname = current_database() AND application_name LIKE 'pgsched logs%%'"
             )
             killed.extend(row[0] for row in rows)

@@ -226,7 +226,7 @@ def test_connections_are_used_again_and_begin_like_new_connections(run: Run, dsn
             conn.execute("SET work_mem = '1MB'; SET lock_timeout = 5; CREATE TEMP TABLE t (n int);")
             conn.execute("SELECT pg_advisory_lock(5)")
     assert len(set(pids)) == 1
-    db.execute("SELECT pg_terminate_backend(%s)", [pids[0]])
+    db.execute("SELECT pg_terminate_backend(%s, 10000)", [pids[0]])
     db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL")
     run.own.settled = False
     with run.transaction() as conn:

@@ -136,7 +136,7 @@ def test_the_statement_of_a_handler_that_does_not_stop_is_cancelled(
     assert worker.runner.executors["task"].abandoned == (0 if guarded else 1)
     assert bool(db.execute(asleep).rowcount) is not guarded
     assert (written(db), row_of(db, run_id)["error"]) == ([], "timed out after 1 s")
-    db.execute(asleep.replace("SELECT", "SELECT pg_terminate_backend(pid)"))
+    db.execute(asleep.replace("SELECT", "SELECT pg_terminate_backend(pid, 10000)"))
 
 
 def test_a_statement_is_cancelled_although_all_threads_are_busy(connect: Open, db: psycopg.Connection) -> None:
