@@ -35,7 +35,7 @@ class Celery:
 SHOP = """
 from celery.app.base import Celery
 {before}
-app = Celery({{"poll": {{"task": "shop.poll", "schedule": 30, "args": (7,)}}, "odd": {{"task": "a"}}}})
+app = Celery({{"poll": {{"task": "beat_shop.poll", "schedule": 30, "args": (7,)}}, "odd": {{"task": "a"}}}})
 {after}
 """
 
@@ -53,8 +53,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read(folder: Path, before: str = "", after: str = "") -> Imported:
-    (folder / "shop.py").write_text(SHOP.format(before=before, after=after))
-    return read_celery_apart("shop:app", NOW)
+    (folder / "beat_shop.py").write_text(SHOP.format(before=before, after=after))
+    return read_celery_apart("beat_shop:app", NOW)
 
 
 def test_an_app_is_read_and_this_process_has_not_imported_it(folder: Path) -> None:
@@ -64,7 +64,7 @@ def test_an_app_is_read_and_this_process_has_not_imported_it(folder: Path) -> No
     assert job.columns["timeout"] == "15 minutes"
     assert [remark.reason for remark in job.remarks] == [Reason.CLOCK_CHANGE]
     assert [(one.where, one.remark.reason) for one in found.omitted] == [("entry odd", Reason.SYNTAX)]
-    assert "shop" not in sys.modules
+    assert "beat_shop" not in sys.modules
 
 
 def test_what_the_app_prints_is_no_part_of_the_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +101,7 @@ def test_an_app_that_ends_the_process_is_one_line(folder: Path, before: str, wor
 
 
 def test_objects_that_fail_when_they_are_read_are_one_line(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"reading the schedule of shop:app failed: RuntimeError: no"):
+    with pytest.raises(InputError, match=r"reading the schedule of beat_shop:app failed: RuntimeError: no"):
         read(folder, after="""
 class Task:
     def __str__(self): raise RuntimeError("no")
@@ -140,7 +140,7 @@ def has_ended(pid: str) -> bool:
 )
 def test_an_answer_that_the_app_has_disturbed_is_one_line(answer: str) -> None:
     with pytest.raises(InputError, match="has disturbed"):
-        celery_process.read_answer(io.BytesIO(answer.encode()), "shop:app", 0)
+        celery_process.read_answer(io.BytesIO(answer.encode()), "beat_shop:app", 0)
 
 
 def test_what_was_imported_is_sent_whole() -> None:
