@@ -152,7 +152,7 @@ def test_django_replaces_a_dead_connection_on_which_only_pgsched_works(orm: Any,
 
     run = app.enqueue("t", connection="default")
     for call in (lambda: app.enqueue("t", connection="default"), lambda: run.state(connection="default")):
-        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ''"
+        db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = ''"
                    " AND datname = current_database() AND pid <> pg_backend_pid()")  # fmt: skip
         with pytest.raises((psycopg.OperationalError, OperationalError, DatabaseUnreachable)):
             call()
@@ -168,7 +168,7 @@ def test_a_connection_whose_health_is_to_be_checked_is_checked(orm: Any, app: Ap
         app.enqueue("t", connection=orm)
         orm.close()
         app.enqueue("t", connection=orm)
-        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ''"
+        db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = ''"
                    " AND datname = current_database() AND pid <> pg_backend_pid()")  # fmt: skip
         close_old_connections()
         app.enqueue("t", connection=orm)

@@ -183,7 +183,7 @@ def killing(project_dsn: str) -> Iterator[Any]:
     """A function that ends all sessions of Django in the database, as a restart of the server does."""
     with psycopg.connect(project_dsn, autocommit=True) as conn:
         yield lambda: conn.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = ''"
         )
     connections.close_all()
