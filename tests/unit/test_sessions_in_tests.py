@@ -38,4 +38,4 @@ def statements() -> Iterator[tuple[str, str]]:
 
 def test_no_test_takes_the_sessions_of_another_test_for_its_own() -> None:
     found = [(path, text) for path, text in statements() if not OF_ONE_DATABASE.search(text)]
-    assert found == [], "use tests/support/db/sessions.py"
+    assert found == [], "use tests/support/sessions.py"

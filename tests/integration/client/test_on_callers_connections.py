@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from pgsched import App, InputError, NotFound, RunHandle, State
-from tests.support.db.sessions import BLOCKED
+from tests.support.sessions import BLOCKED
 from tests.support.workers import becomes
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram]

@@ -50,7 +50,8 @@ def test_a_run_that_is_revived_before_its_result_is_read_is_awaited_again(
     with at_work(dsn, app):
         found = run.result(timeout=20) if form == "sync" else asyncio.run(run.result_async(timeout=20))
     assert found == Decimal(7)
-    assert ended == [{run: "cancelled"}, {run: "succeeded"}]
+    assert ended[0] == {run: "cancelled"}
+    assert ended[1:] in ([], [{run: "succeeded"}]), "not awaited where it succeeds before it is looked at again"
 
 
 def test_a_run_that_is_revived_and_goes_on_is_awaited_no_longer_than_asked(

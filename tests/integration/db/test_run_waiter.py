@@ -19,8 +19,8 @@ from pgsched.db import run_waiter
 from pgsched.db.run_tickets import States, Ticket
 from pgsched.db.run_waiter import RunWaiter
 from pgsched.errors import DatabaseUnreachable, PgschedError, SchemaTooOld
-from tests.support.db.sessions import SESSIONS
 from tests.support.logins import Logins
+from tests.support.sessions import SESSIONS
 from tests.support.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection[Any]]

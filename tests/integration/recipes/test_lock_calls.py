@@ -10,9 +10,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.support.db.sessions import BLOCKED
 from tests.support.recipes.calls import acquire, granted, refused, release, session, value
 from tests.support.recipes.lines import asserted, end_leases, fences, line
+from tests.support.sessions import BLOCKED
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.pg14]

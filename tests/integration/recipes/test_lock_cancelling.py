@@ -18,9 +18,9 @@ from pgsched import App
 from pgsched.chaos.site.proxy import Proxy
 from pgsched.errors import DatabaseUnreachable
 from pgsched.recipes.lock import Lock
-from tests.support.db.sessions import BLOCKED, SESSIONS
 from tests.support.recipes.bound_keys import number
 from tests.support.recipes.lines import another, in_threads, line, running, wait_for_nothing, wait_in_line
+from tests.support.sessions import BLOCKED, SESSIONS
 from tests.support.waiting import wait_until
 
 Db = psycopg.Connection[Any]

@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError, LeaseLost, WaitCancelled
-from tests.support.db.sessions import SESSIONS
 from tests.support.recipes.bound_keys import number
 from tests.support.recipes.lines import (
     another,
@@ -26,6 +25,7 @@ from tests.support.recipes.lines import (
     wait_for_nothing,
     wait_in_line,
 )
+from tests.support.sessions import SESSIONS
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.pg14, pytest.mark.scram]

@@ -13,7 +13,6 @@ from pgsched import App
 from pgsched.chaos.site.proxy import Proxy
 from pgsched.errors import InputError, LeaseLost
 from pgsched.recipes.party import Party
-from tests.support.db.sessions import BLOCKED
 from tests.support.recipes.bound_keys import (
     Db,
     change_function,
@@ -22,6 +21,7 @@ from tests.support.recipes.bound_keys import (
     open_session,
     put_bound,
 )
+from tests.support.sessions import BLOCKED
 from tests.support.waiting import wait_until
 
 

@@ -32,7 +32,7 @@ def put_many(db: Db, prefix: str, count: int) -> None:
 
 def number(db: Db, statement: str, *values: Any) -> Any:
     """Return the only value of a statement's only row."""
-    row = db.execute(statement.encode(), values).fetchone()
+    row = db.execute(statement.encode(), values or None).fetchone()
     assert row is not None
     return row[0]
 

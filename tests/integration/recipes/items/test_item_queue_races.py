@@ -17,10 +17,10 @@ import pytest
 
 from pgsched import App
 from pgsched.chaos.site.proxy import Proxy
-from tests.support.db.sessions import BLOCKED
 from tests.support.logins import one
 from tests.support.paths import ROOT
 from tests.support.recipes.item_consumer import LEDGER
+from tests.support.sessions import BLOCKED
 from tests.support.waiting import wait_until
 
 CONSUMED = "SELECT count(*) FROM ledger WHERE what = 'consumed'"

@@ -14,8 +14,8 @@ import pytest
 from pgsched import App, WaitCancelled
 from pgsched.recipes.items import item_waiting
 from pgsched.recipes.items.item_queue import ItemQueue
-from tests.support.db.sessions import BLOCKED, SESSIONS
 from tests.support.logins import one
+from tests.support.sessions import BLOCKED, SESSIONS
 from tests.support.waiting import wait_until
 
 WAITING = "SELECT count(*) FROM pgsched.item_consumers WHERE waiting_since IS NOT NULL"
