@@ -226,22 +226,29 @@ def calendar(rows: Iterable[Iterable[Any]] | None, timezone: str, ending: str = 
 def _calendar(rows: ReadRows, timezone: str) -> Calendar:
     """Return the calendar of these rows; calendars with equal rows are built once."""
     tz = zones.zone(timezone)
-    own = [(first, last, describe_dates(first, last, reason)) for first, last, reason in
-           sorted((row for row in rows if len(row) == 3), key=lambda row: row[:2])]  # fmt: skip
-    shared = [row for row in rows if len(row) != 3]
-    whole = sorted((row for row in shared if is_whole_days(row)), key=lambda row: row[1:3])
-    days = _merge(_disjoint(own), _disjoint((row[1], row[2], describe_times(*row)) for row in whole))
+    days, rules = _days_and_rules(rows)
     stretches: list[tuple[datetime, datetime, str]] = []
     for first, last, reason in days:
         begins, ends = zones.midnight(tz, first), zones.midnight(tz, last + DAY)
         if begins < ends:
             stretches.append((begins, ends, reason))
+    return Calendar(tuple(stretches), rules, days, tz)
+
+
+@lru_cache(maxsize=256)
+def _days_and_rules(rows: ReadRows) -> tuple[tuple[tuple[date, date, str], ...], tuple[Rule, ...]]:
+    """Return the whole days and the rules of these rows, which calendars of all time zones share."""
+    own = [(first, last, describe_dates(first, last, reason)) for first, last, reason in
+           sorted((row for row in rows if len(row) == 3), key=lambda row: row[:2])]  # fmt: skip
+    shared = [row for row in rows if len(row) != 3]
+    whole = sorted((row for row in shared if is_whole_days(row)), key=lambda row: row[1:3])
+    days = _merge(_disjoint(own), _disjoint((row[1], row[2], describe_times(*row)) for row in whole))
     rules = tuple(
         Rule(row[1], row[2], None if row[3] is None else frozenset(row[3]), parse_wall(row[4], 0),
              parse_wall(row[5], WHOLE_DAY_US), describe_times(*row))
         for row in shared if not is_whole_days(row)
     )  # fmt: skip
-    return Calendar(tuple(stretches), rules, tuple(days), tz)
+    return tuple(days), rules
 
 
 def is_whole_days(row: Sequence[Any]) -> bool:
