@@ -191,6 +191,27 @@ def test_a_backfill_past_the_decided_slots_notes_where_it_is_cut_off(pgsched: Pg
         assert said.err.endswith(" on are not decided yet: they are left to the schedule\n")
 
 
+@pytest.mark.parametrize("further", ["--dry-run", "--no-wait"])
+def test_backfills_together_note_where_each_is_cut_off_and_repair_chains(
+    pgsched: Pgsched, db: psycopg.Connection, further: str
+) -> None:
+    start = f"{datetime.now(UTC) - timedelta(days=3):%Y-%m-%d}"
+    words = ("backfill", "start", "nightly", "--from", start, "--to", "2100-01-01", "--with-upstream", further)
+    said = pgsched(*words)
+    assert said.code == 0, said.err
+    assert "note: job nightly: slots from " in said.err and "are left to the schedule" in said.err
+    if further == "--no-wait":
+        assert pgsched("backfill", "list", "--json").json[0]["mode"] == "unsuccessful"
+
+
+def test_a_time_of_the_day_is_no_length_of_time(pgsched: Pgsched) -> None:
+    expected = "finish_by: \"06:00\" is a time of the day: give a length of time after the slot, such as '4 hours'"
+    for words in (("job", "update", "nightly", "--finish-by", "06:00"), ("alerts", "defaults", "--finish-by", "06:00"),
+                  ("job", "update", "nightly", "--set", "finish_by=06:00")):  # fmt: skip
+        said = pgsched(*words)
+        assert (said.code, expected in said.err) == (2, True), said.err
+
+
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
