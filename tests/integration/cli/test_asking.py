@@ -192,10 +192,9 @@ def test_a_backfill_past_the_decided_slots_notes_where_it_is_cut_off(pgsched: Pg
 
 
 @pytest.mark.parametrize("further", ["--dry-run", "--no-wait"])
-def test_backfills_together_note_where_each_is_cut_off_and_repair_chains(
-    pgsched: Pgsched, db: psycopg.Connection, further: str
-) -> None:
-    start = f"{datetime.now(UTC) - timedelta(days=3):%Y-%m-%d}"
+def test_backfills_together_note_where_each_is_cut_off_and_repair_chains(pgsched: Pgsched, further: str) -> None:
+    pgsched("job", "update", "nightly", "--schedule", "* * * * *")
+    start = (datetime.now().astimezone() - timedelta(minutes=9)).isoformat()
     words = ("backfill", "start", "nightly", "--from", start, "--to", "2100-01-01", "--with-upstream", further)
     said = pgsched(*words)
     assert said.code == 0, said.err
@@ -217,7 +216,11 @@ def test_a_time_of_the_day_is_no_length_of_time(pgsched: Pgsched) -> None:
     [
         (("start", "nobody", *MAY), 8, 'there is no job named "nobody"'),
         (("start", "nightly", "--from", "x", "--to", "2026-05-04"), 2, 'from: "x" is not a time'),
-        (("start", "nightly", *MAY, "--mode", "some"), 2, 'mode: "some" is not one of missing, failed, all'),
+        (
+            ("start", "nightly", *MAY, "--mode", "some"),
+            2,
+            'mode: "some" is not one of missing, failed, unsuccessful, all',
+        ),
         (
             ("start", "nightly", "--from", "2026-05-04", "--to", "2026-05-01"),
             2,
