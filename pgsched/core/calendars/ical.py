@@ -306,6 +306,7 @@ def times_of_simple_rule(
     Where DTSTART is no day of the rule, it is a time of its own. A rule that ended before `since` has none.
     """
     simple = rule.freq in ("WEEKLY", "DAILY") and rule.interval == 1 and rule.count is None and not rule.months
+    simple = simple and day_of(begins) >= FIRST
     found = list(times_between(begins, ends, reason)) if simple else []
     if len(found) != 1 or found[0].from_date != found[0].until_date:
         return None

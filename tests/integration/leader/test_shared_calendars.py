@@ -290,9 +290,6 @@ def test_a_reset_mark_forgets_which_nominal_slots_were_decided(db: psycopg.Conne
     assert job(db)["shifts"] is None
 
 
-# ---- edits of several columns at once
-
-
 def test_a_job_that_runs_once_may_get_a_schedule_that_a_calendar_shifts(db: psycopg.Connection) -> None:
     make_calendar(db, {"weekdays": [0, 6]})
     add(db, run_at=at(9))
@@ -339,13 +336,10 @@ def test_what_the_column_shifts_cannot_be_is_an_error_of_the_job(db: psycopg.Con
 def test_a_job_whose_last_slot_lay_behind_its_end_goes_on_when_it_comes_back(
     db: psycopg.Connection, change: str
 ) -> None:
+    make_calendar(db, *([] if change == "own date" else [{"from_date": at(41).date()}]))
+    monthly(db, 41, on_excluded=NEXT, ends_at=at(41, 20))
     if change == "own date":
-        make_calendar(db)
-        monthly(db, 41, on_excluded=NEXT, ends_at=at(41, 20))
         db.execute("INSERT INTO pgsched.job_calendars SELECT id, %s, %s FROM pgsched.jobs", [at(41).date()] * 2)
-    else:
-        make_calendar(db, {"from_date": at(41).date()})
-        monthly(db, 41, on_excluded=NEXT, ends_at=at(41, 20))
     loop = lead_loop(db)
     wait_until(lambda: loop.run_once() >= 0 and job(db)["next_run_at"] is None, what="no slot before the end")
     statement = {"calendar": "DELETE FROM pgsched.calendar_times", "own date": "DELETE FROM pgsched.job_calendars",

@@ -84,7 +84,6 @@ def test_since_last_is_skipped_without_a_success(db: psycopg.Connection) -> None
     pair(db, "since_last")
     add_slot(db, "load", 1, "succeeded")
     add_slot(db, "report", 2, "succeeded")
-    add_slot(db, "load", 3, "dead")
     held = hold_slot(db, "report", 6)
     decide_held(db)
     assert told(db, held) == ("skipped", 'after_jobs: job "load" has not succeeded since the slot before this one')

@@ -105,8 +105,7 @@ def test_a_rule_repeats_in_the_zone_of_its_event() -> None:
     # the clocks of New York change three weeks before those of Berlin
     assert [begins[day] for day in ("2026-03-03", "2026-03-10", "2026-03-31")] == ["02:00:00", "01:00:00", "02:00:00"]
     utc = times("DTSTART:20260105T090000Z", "DURATION:PT1H", "RRULE:FREQ=DAILY;UNTIL=20260601T080000Z", zone=BERLIN)
-    assert (utc[0].from_time, utc[-1].from_time, str(utc[-1].until_date)) == ("11:00:00", "11:00:00", "2026-05-31")
-    assert utc[0].from_date == TODAY.replace(year=2025) or utc[0].from_date == day("2026-01-05")
+    assert (utc[0].from_time, utc[-1].from_time, str(utc[-1].until_date)) == ("10:00:00", "11:00:00", "2026-05-31")
     same = times("DTSTART;TZID=Europe/Berlin:20260601T180000", "DURATION:PT1H", "RRULE:FREQ=DAILY", zone=BERLIN)
     assert same == [CalendarTime(day("2026-06-01"), ical.LAST, None, "18:00:00", "19:00:00")]
 
@@ -161,7 +160,7 @@ def test_a_rule_that_began_long_ago_still_repeats() -> None:
 def test_what_the_rules_of_a_file_go_through_is_bounded() -> None:
     never = "DTSTART;VALUE=DATE:20260201\nRRULE:FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"
     assert read_ical(calendar(*[never] * 300), TODAY).remarks == []
-    with pytest.raises(InputError, match=r"^file: line 4\d+: the rules of this file repeat too often$"):
+    with pytest.raises(InputError, match=r"^file: line 4: the rules of this file repeat too often$"):
         read_ical(calendar("\n".join(["DTSTART;VALUE=DATE:00200101", "RRULE:FREQ=DAILY;COUNT=9999;BYMONTH=2"])), TODAY)
 
 
@@ -185,7 +184,6 @@ def test_excluded_days_of_a_rule_are_left_out() -> None:
         ("DTSTART;VALUE=DATE:20260202\nRDATE:20260303", "RDATE is not understood"),
         ("DTSTART;VALUE=DATE:00010202", "it lies outside the years 1970 to 8999"),
         ("DTSTART;VALUE=DATE:99991231", "it lies outside the years 1970 to 8999"),
-        ("DTSTART;VALUE=DATE:20260202\nDURATION:P9999W\nRRULE:FREQ=YEARLY", "it lies outside the years 1970 to 8999"),
         ("DTSTART;VALUE=DATE:89991230\nDURATION:P9999W", "it lies outside the years 1970 to 8999"),
         (
             "DTSTART;VALUE=DATE:20260202\nRRULE:FREQ=DAILY;UNTIL=20260501T000000Z",
