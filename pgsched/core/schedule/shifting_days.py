@@ -53,6 +53,14 @@ class ShiftingDays:
         """Return the parts of a day to which no slot can move."""
         return self._remembered(("closed", day), lambda: self._closed(day))
 
+    def allowed(self, day: date) -> Walls:
+        """Return the parts of a day that are not excluded."""
+        return self._remembered(("allowed", day), lambda: subtract(WHOLE_DAY, self.excluded(day)))
+
+    def reachable(self, day: date) -> Walls:
+        """Return the parts of a day to which slots can move."""
+        return self._remembered(("reachable", day), lambda: subtract(WHOLE_DAY, self.closed(day)))
+
     def _closed(self, day: date) -> Walls:
         found = self.excluded(day)
         for change in zones.gaps_of_year(self.tz, day.year):
