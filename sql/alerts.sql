@@ -361,9 +361,9 @@ ON CONFLICT DO NOTHING
 -- name: alert_pause
 -- pause the jobs whose newest runs all failed (jobs.pause_after_failures).
 -- params: n int (of jobs)
--- returns: (id, job, reason) of each
+-- returns: (id, job, reason, error: why it could not be paused, null where it was) of each
 -- locks: those jobs, skipping locked ones; their incidents
-SELECT id, job, reason FROM pgsched.pause_failing(%(n)s)
+SELECT id, job, reason, error FROM pgsched.pause_failing(%(n)s)
 
 
 -- name: alert_take

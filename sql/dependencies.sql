@@ -468,8 +468,9 @@ RETURNING id
 -- return slots that wait for slots of other jobs (jobs.after_jobs), with the runs that they wait for, as far as these
 -- exist. A run that stands for a stretch of slots stands for each of them. Which slots: see jobs.after_match. `latest`:
 -- the newest one until this slot. `since_last`: the newest one after the slot before this one (among the newest 2,000)
--- that has succeeded; while there is none, the slot waits as long as one of them is unfinished. Runs that a person made
--- are no slots, and no end of a stretch.
+-- that has succeeded; while there is none, the slot waits as long as one of them is unfinished. Where all have ended
+-- without success, it is the newest dead or cancelled one, or else the newest: so the slot ends by an edge, and a retry
+-- of the whole graph revives both. Runs that a person made are no slots, and no end of a stretch.
 -- A job in mode shadow is not waited for: neither where its slot has no row, nor where that row was skipped, nor where
 -- it was decided in mode shadow. With `since_last`, one slot that was decided so is as good as a success.
 -- params: after bigint (only waiting slots with a greater id), n int (look at this many), aside bigint[] as text (slots
@@ -540,7 +541,8 @@ WITH held AS MATERIALIZED (
     FROM decided d CROSS JOIN LATERAL (
         SELECT CASE WHEN d.match IS DISTINCT FROM 'latest' OR d.decided THEN d.found_id END OFFSET 0) p(parent_id)
 ), judged AS (
-    SELECT c.id, c.job_id, c.parent_id, c.parent_id IS NULL AND c.decided AND NOT c.unfinished AS missing,
+    SELECT c.id, c.job_id, c.match, c.since, c.slot, c.stretch_id, c.parent_id,
+        c.parent_id IS NULL AND c.decided AND NOT c.unfinished AS missing,
         coalesce(CASE
             WHEN c.parent_id IS NOT NULL THEN (
                 SELECT r.state = 'skipped' AND starts_with(r.reason, 'shadow')
@@ -558,7 +560,16 @@ WITH held AS MATERIALIZED (
                 WHERE r.state = 'skipped' AND starts_with(r.reason, 'shadow')) END, false) AS shadow
     FROM chosen c
 ), given AS (
-    SELECT id, CASE WHEN NOT shadow THEN parent_id END AS parent_id, job_id, missing AND NOT shadow AS missing, shadow FROM judged
+    SELECT g.id, CASE WHEN NOT g.shadow THEN coalesce(g.parent_id, f.failed_id) END AS parent_id, g.job_id,
+        g.missing AND NOT g.shadow AND f.failed_id IS NULL AS missing, g.shadow
+    FROM judged g CROSS JOIN LATERAL (SELECT CASE WHEN g.missing AND NOT g.shadow AND g.match = 'since_last' THEN (
+        SELECT r.id FROM (
+            (SELECT b.id, b.state, b.scheduled_at FROM pgsched.runs b
+             WHERE b.job_id = g.job_id AND b.scheduled_at > g.since AND b.scheduled_at <= g.slot
+             ORDER BY b.job_id DESC, b.scheduled_at DESC LIMIT 2000)
+            UNION ALL
+            SELECT b.id, b.state, b.scheduled_at FROM pgsched.runs b WHERE b.id = g.stretch_id) r
+        ORDER BY r.state IN ('dead', 'cancelled') DESC, r.scheduled_at DESC LIMIT 1) END AS failed_id OFFSET 0) f
 )
 SELECT id AS run_id, coalesce(array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL), '{}') AS parents,
     CASE WHEN bool_or(missing) THEN coalesce(min(job_id) FILTER (WHERE missing), -1) END AS missing,

@@ -218,7 +218,7 @@ ON CONFLICT (name) DO NOTHING RETURNING name
 -- name: calendars_describe
 -- change the description of a calendar.
 -- params: name text, description text
--- returns: name, or no row: the caller has no such calendar
+-- returns: name, or no row: there is none, or it is another owner's
 -- locks: that calendar
 UPDATE pgsched.calendars SET description = %(description)s WHERE name = %(name)s RETURNING name
 
@@ -270,14 +270,14 @@ SELECT name, version::text AS version FROM pgsched.calendars WHERE replan ORDER 
 
 -- name: calendars_replan
 -- let the next jobs of a calendar be planned again whose next slot may lie elsewhere by now: those whose slots it shifts,
--- and those of @after, which it puts off.
+-- and those of @after, which it puts off. With them jobs without further slots that may get one (pgsched.may_go_on).
 -- params: name text, after bigint (id), n int, ids bigint[] as text (these jobs only; null: all behind `after`)
 -- returns: (id, again: it will be planned again; false: another transaction has locked it) in the order of id
 -- locks: those jobs, skipping locked ones
 WITH page AS MATERIALIZED (
     SELECT j.id FROM pgsched.jobs j
     WHERE j.calendar = %(name)s AND j.id > %(after)s AND (%(ids)s::text IS NULL OR j.id = ANY (%(ids)s::text::bigint[]))
-        AND j.next_run_at > clock_timestamp()
+        AND (j.next_run_at > clock_timestamp() OR pgsched.may_go_on(j))
         AND (j.on_excluded <> 'skip' OR j.shifts IS NOT NULL OR j.schedule ~* '@after')
     ORDER BY j.id LIMIT %(n)s
 ), free AS MATERIALIZED (

@@ -71,7 +71,9 @@ ALTER TABLE pgsched.runs
 -- end first.
 ALTER TABLE pgsched.backfills
     ADD COLUMN together bigint,
-    ADD COLUMN after_backfill bigint;
+    ADD COLUMN after_backfill bigint,
+    DROP CONSTRAINT backfills_mode,
+    ADD CONSTRAINT backfills_mode CHECK (mode IN ('missing', 'failed', 'unsuccessful', 'all')) NOT VALID;
 
 -- Owners of files of jobs (pgsched apply --owner). A name belongs to the role that used it first: only who may act for that
 -- role, or operators among themselves, change what it declares. An apply locks the row until it has committed.

@@ -13,23 +13,28 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     END
 $$;
 
--- What is wrong with a token such as {slot:%Y-%m-%d} in the task, or in a text of the arguments, of a command, a shell line
--- or a request; null: nothing. pgsched/core/slot_text.py refuses the same tokens in the same words.
+-- What is wrong with the tokens such as {slot:%Y-%m-%d} in the task, and in the texts of the arguments, of a command, a shell
+-- line or a request; null: nothing. A token has a %, and no $ before it: ${slot:-x} is the shell's.
+-- pgsched/core/schedule/slot_text.py refuses the same tokens in the same words.
 CREATE FUNCTION pgsched.slot_token_error(kind text, task text, args jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT format('%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%',
-                  given.field, left(t.token[1], 60))
+    SELECT coalesce((array_agg(format(
+            '%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%', t.field, left(t.form, 60))
+            ORDER BY t.given, t.place) FILTER (WHERE t.form !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'))[1],
+        CASE WHEN count(*) > 1000 THEN 'args: more than 1,000 tokens that begin with {slot:' END)
     FROM (
-        SELECT 0 AS place, 'task' AS field, task AS words
-        UNION ALL
-        SELECT s.place, 'args', s.value #>> '{}' FROM jsonb_path_query(
-            CASE WHEN strpos(args::text, '{slot:') > 0 THEN args END, 'strict $.** ? (@.type() == "string")')
-            WITH ORDINALITY s(value, place)
-    ) given
-    CROSS JOIN LATERAL regexp_matches(CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END,
-                                      '[{]slot:([^{}]+)[}]', 'g') WITH ORDINALITY t(token, place)
-    WHERE kind IN ('command', 'shell', 'http') AND t.token[1] !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'
-    ORDER BY given.place, t.place LIMIT 1
+        SELECT given.place AS given, given.field, m.token[1] AS form, m.place
+        FROM (
+            SELECT 0 AS place, 'task' AS field, task AS words
+            UNION ALL
+            SELECT s.place, 'args', s.value #>> '{}' FROM jsonb_path_query(
+                CASE WHEN strpos(args::text, '{slot:') > 0 THEN args END, 'strict $.** ? (@.type() == "string")')
+                WITH ORDINALITY s(value, place)
+        ) given
+        CROSS JOIN LATERAL regexp_matches(CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END,
+                                          '(?<![$])[{]slot:([^{}%]*%[^{}]*)[}]', 'g') WITH ORDINALITY m(token, place)
+        WHERE kind IN ('command', 'shell', 'http')
+    ) t
 $$;
 
 -- The name of a job; null: it is gone.

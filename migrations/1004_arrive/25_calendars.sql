@@ -19,6 +19,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
             format('until_date: %s is not a date between 1970 and 9000', t.until_date)
         WHEN t.until_date < t.from_date THEN
             format('until_date: %s is earlier than from_date, %s', t.until_date, t.from_date)
+        WHEN array_ndims(t.weekdays) > 1 THEN 'weekdays: must be a plain list'
         WHEN t.weekdays = '{}' OR NOT t.weekdays <@ '{0,1,2,3,4,5,6}' OR array_position(t.weekdays, NULL) IS NOT NULL THEN
             'weekdays: expected numbers from 0 (Sunday) to 6'
         WHEN cardinality(t.weekdays) > 7 THEN 'weekdays: at most 7'
@@ -76,7 +77,8 @@ CREATE TRIGGER a_complete BEFORE INSERT OR UPDATE ON pgsched.calendar_times
     FOR EACH ROW EXECUTE FUNCTION pgsched.calendar_times_before();
 
 -- The leader reads the times of a calendar whenever it decides a slot of one of its jobs, and those that repeat for each
--- day. There are not more of them than that allows.
+-- day. There are not more of them than that allows. Counted behind calendar_times_changed, which has locked the calendar:
+-- so two transactions cannot both have room for their times.
 CREATE FUNCTION pgsched.calendar_times_most() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -90,21 +92,21 @@ BEGIN
             SELECT FROM pgsched.calendar_times t WHERE t.calendar = a.calendar
                 AND (t.weekdays IS NOT NULL OR t.from_time IS NOT NULL)
                 AND coalesce(t.until_date - t.from_date > 31, true) LIMIT most_repeated + 1) found) > most_repeated) THEN
-        PERFORM pgsched.raise_bad_value(format('calendar: a calendar has at most %s times on weekdays, or of the day, that'
-            ' are not bound to dates within 31 days', most_repeated), 'calendar_times');
+        PERFORM pgsched.raise_bad_value(format('calendar: at most %s times of a calendar may repeat: have weekdays or hours,'
+            ' and no dates, or dates more than 31 days apart', most_repeated), 'calendar_times');
     ELSIF EXISTS (SELECT FROM (SELECT DISTINCT calendar FROM added WHERE from_time IS NOT NULL) a WHERE most_repeated < (
             SELECT max(o.n) FROM (
                 SELECT sum(e.step) OVER (ORDER BY e.day, e.step) AS n
                 FROM pgsched.calendar_times t CROSS JOIN LATERAL (VALUES (t.from_date, 1), (t.until_date + 1, -1)) e(day, step)
                 WHERE t.calendar = a.calendar AND t.from_time IS NOT NULL AND t.until_date - t.from_date <= 31) o)) THEN
-        PERFORM pgsched.raise_bad_value(format('calendar: a calendar has at most %s times of the day on one date',
+        PERFORM pgsched.raise_bad_value(format('calendar: at most %s times with hours may fall on one date',
             most_repeated), 'calendar_times');
     END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER b_most AFTER INSERT ON pgsched.calendar_times REFERENCING NEW TABLE AS added
+CREATE TRIGGER d_most AFTER INSERT ON pgsched.calendar_times REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_most();
-CREATE TRIGGER b_most_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS added
+CREATE TRIGGER d_most_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_most();
 
 -- Changed times may shift slots to where the leader does not expect them: it plans the jobs of the calendar again
@@ -218,6 +220,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         (SELECT c.version FROM pgsched.calendars c WHERE c.name = j.calendar),
         (SELECT md5(string_agg(to_char(d.from_date, 'J') || '-' || to_char(d.until_date, 'J'), ',' ORDER BY d.from_date))
          FROM pgsched.job_calendars d WHERE d.job_id = j.id)) END
+$$;
+
+-- Whether a job without further slots may get one: its end lies ahead, and a calendar may have shifted its last slots to
+-- behind it.
+CREATE FUNCTION pgsched.may_go_on(j pgsched.jobs) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(j.next_run_at IS NULL AND j.error IS NULL AND j.schedule IS NOT NULL AND j.ends_at > clock_timestamp()
+        AND (j.on_excluded <> 'skip' OR j.shifts IS NOT NULL) AND (j.max_runs IS NULL OR j.run_count < j.max_runs), false)
 $$;
 
 -- The undecided slots of a job that are known: those that the leader keeps, up to the job's end; or run_at of a job that

@@ -225,9 +225,9 @@ BEGIN
     IF (j.calendar, j.on_excluded) IS DISTINCT FROM (was.calendar, was.on_excluded) THEN
         -- which nominal slots are decided depends on the calendar that held until now: without one, those up to the mark
         IF was.shifts IS NULL AND was.on_excluded = 'skip' AND j.on_excluded <> 'skip' THEN
-            j.shifts := jsonb_build_object('at', to_jsonb(was.decided_until));
+            j.shifts := jsonb_build_object('at', to_jsonb(j.decided_until));
         END IF;
-        IF j.next_run_at IS NOT NULL THEN
+        IF j.next_run_at IS NOT NULL OR pgsched.may_go_on(j) THEN
             j.next_run_at := moment;
         END IF;
     END IF;

@@ -45,8 +45,8 @@ BEGIN
 END $$;
 
 -- Backfills of these jobs, one after the other: each begins when the one before it has ended. pgsched.backfill checks whose
--- jobs they are, and what is asked.
-CREATE FUNCTION pgsched.backfill_in_order(jobs text[], from_at timestamptz, to_at timestamptz, mode text DEFAULT 'missing',
+-- jobs they are, and what is asked. The default mode repairs a chain: a failed run, and those that were skipped for it.
+CREATE FUNCTION pgsched.backfill_in_order(jobs text[], from_at timestamptz, to_at timestamptz, mode text DEFAULT 'unsuccessful',
     max_active integer DEFAULT 1, reverse boolean DEFAULT false, priority integer DEFAULT 9) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -1,8 +1,9 @@
 -- Pause jobs whose newest runs all ended dead (jobs.pause_after_failures), and open an incident for each, which ends when
 -- the job is resumed. Runs that ended before the job was last resumed do not count, nor do backfills. A job in mode shadow
--- goes on deciding its slots. A job that another transaction has locked, or whose edit is refused, is left for the next
--- call. The leader calls this.
-CREATE FUNCTION pgsched.pause_failing(n integer) RETURNS TABLE (id bigint, job text, reason text)
+-- goes on deciding its slots. A job that another transaction has locked is left for the next call. So is one whose edit is
+-- refused: it is returned with the error. Jobs are taken in random order, so that many of these hold up no other job.
+-- The leader calls this.
+CREATE FUNCTION pgsched.pause_failing(n integer) RETURNS TABLE (id bigint, job text, reason text, error text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -22,8 +23,12 @@ BEGIN
                 WHERE s.state IN ('succeeded', 'dead') AND s.origin <> 'backfill'
                     AND s.finished_at > coalesce(o.resumed_at, '-infinity') LIMIT o.pause_after_failures) e) f
         WHERE o.pause_after_failures IS NOT NULL AND NOT o.paused AND o.mode = 'run' AND f.dead = o.pause_after_failures
-        ORDER BY o.id LIMIT n FOR NO KEY UPDATE OF o SKIP LOCKED
+        ORDER BY random() LIMIT n FOR NO KEY UPDATE OF o SKIP LOCKED
     LOOP
+        pause_failing.id := j.id;
+        pause_failing.job := j.name;
+        pause_failing.reason := j.why;
+        pause_failing.error := NULL;
         BEGIN
             UPDATE pgsched.jobs o SET paused = true, paused_by = 'pgsched', paused_reason = j.why WHERE o.id = j.id;
             INSERT INTO pgsched.alerts (job_id, job, kind, run_id, details, alert_to)
@@ -31,11 +36,8 @@ BEGIN
                 SELECT d.alert_to FROM pgsched.alert_defaults d))
             ON CONFLICT (job_id, kind) WHERE closed_at IS NULL DO NOTHING;
         EXCEPTION WHEN OTHERS THEN
-            CONTINUE;
+            pause_failing.error := left(SQLERRM, 1000);
         END;
-        pause_failing.id := j.id;
-        pause_failing.job := j.name;
-        pause_failing.reason := j.why;
         RETURN NEXT;
     END LOOP;
 END $$;

@@ -1,11 +1,11 @@
-COMMENT ON TABLE pgsched.calendars IS 'Calendars that jobs share: times at which they do not run. INSERT, UPDATE and DELETE rows.';
+COMMENT ON TABLE pgsched.calendars IS 'Calendars that jobs share: times at which they do not run. INSERT and UPDATE rows; pgsched.delete_calendar deletes one.';
 COMMENT ON COLUMN pgsched.calendars.name IS 'Unique. jobs.calendar names it.';
 COMMENT ON COLUMN pgsched.calendars.description IS 'For people.';
 COMMENT ON COLUMN pgsched.calendars.owner IS 'The role that made it.';
 COMMENT ON COLUMN pgsched.calendars.created_at IS 'When it was made.';
 COMMENT ON COLUMN pgsched.calendars.version IS 'Kept by pgsched: another one with each change of its times.';
 COMMENT ON COLUMN pgsched.calendars.replan IS 'Kept by pgsched: its times have changed, and the leader has not planned its jobs again yet.';
-COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT, UPDATE and DELETE rows.';
+COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT and UPDATE rows; pgsched.remove_calendar_times deletes some.';
 COMMENT ON COLUMN pgsched.calendar_times.id IS 'Its number: `pgsched calendar remove --id`.';
 COMMENT ON COLUMN pgsched.calendar_times.calendar IS 'The calendar.';
 COMMENT ON COLUMN pgsched.calendar_times.from_date IS 'The first day. NULL, as until_date: every day.';

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pgsched.core.input_values import LONGEST, json_arguments
+from pgsched.core.input_values import LONGEST, json_arguments, refuse_time_of_day
 from pgsched.errors import InputError
 
 
@@ -60,4 +60,5 @@ def merge_columns(assignments: Iterable[str] | None, options: dict[str, Any]) ->
         if column in found:
             raise InputError(f"{column}: given twice", column)
         found[column] = (parse_arguments(value) if column == "args" else value) if value else None
+    refuse_time_of_day("finish_by", found.get("finish_by"))
     return found

@@ -34,14 +34,15 @@ Overlap = Literal["allow", "skip", "buffer_one", "buffer_all", "replace", "termi
 class BackfillOptions(TypedDict, total=False):
     """Options of a backfill.
 
-    `mode`: "missing": slots without a run that started (the default); "failed": slots whose run did not succeed; "all".
+    `mode`: "missing": slots without a run that started (the default); "failed": slots whose run started and did not
+    succeed; "unsuccessful": both; "all".
     `max_active`: how many of its runs may be open at once (1).
     `reverse`: the newest slot first.
     `priority`: of its runs, 0 to 9 (9).
     `connection`: act in your own transaction.
     """
 
-    mode: Literal["missing", "failed", "all"]
+    mode: Literal["missing", "failed", "unsuccessful", "all"]
     max_active: int
     reverse: bool
     priority: int

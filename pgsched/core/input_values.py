@@ -31,6 +31,7 @@ RETENTION_TIMES = ("keep_minutes", "keep_hours", "keep_audit")
 DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3600, "100 years": 36_000, "1000 years": 360_000}
 # In characters. This leaves room for an allowed payload with much white space; longer text is refused unparsed.
 LONGEST = 4 * MAX_PAYLOAD_BYTES
+TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}", re.ASCII)
 
 
 def parse_age_or_instant(
@@ -90,6 +91,17 @@ def parse_option_duration(option: str, text: str) -> timedelta:
         return timedelta(seconds=float(text))
     found = read_length(text)
     return parse_duration(option, text) if found is None else found
+
+
+def refuse_time_of_day(column: str, value: Any) -> None:
+    """Raise InputError for a length of time that is written as a time of the day, such as `06:00`."""
+    if isinstance(value, str) and TIME_OF_DAY.fullmatch(value.strip()):
+        raise InputError(f"{column}: {time_of_day_problem(value)}", column)
+
+
+def time_of_day_problem(text: str) -> str:
+    """Return what is wrong with a time of the day where a length of time is expected."""
+    return f"\"{text.strip()}\" is a time of the day: give a length of time after the slot, such as '4 hours'"
 
 
 def read_length(text: str) -> timedelta | None:

@@ -10,6 +10,7 @@ from pgsched.cli.commands.worker import Apprise, Command, Webhook, alert_setting
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.once import ViewGroup
 from pgsched.cli.output.printing import print_fields, print_json, print_table
+from pgsched.core.input_values import refuse_time_of_day
 from pgsched.core.wording import format_age
 
 DEFAULTS = (
@@ -136,6 +137,7 @@ def defaults(
     given = locals()
     found = {name: given[name] for name in DEFAULTS if given[name] is not None}
     values: dict[str, Any] = {name: text.strip() or None for name, text in found.items()}
+    refuse_time_of_day("finish_by", finish_by)
     if names := values.get("alert_to"):
         values["alert_to"] = [name.strip() for name in names.split(",")]
     with session(dsn) as conn:

@@ -54,12 +54,18 @@ def start(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.", autocompletion=complete_jobs)],
     begin: Annotated[str, typer.Option("--from", metavar="A", help="First instant; in the job's zone without offset.")],
     end: Annotated[str, typer.Option("--to", metavar="B", help="The instant before which it ends.")],
-    mode: Annotated[str, typer.Option(help="missing: no run started; failed: one did, in vain; all: any.")] = "missing",
-    max_active: Annotated[int, typer.Option(help="At most so many unfinished at a time.", min=1, max=1000)] = 1,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help="missing: no run started (default); failed: one started and did not succeed; unsuccessful: both "
+            "(default with other jobs); all: any."
+        ),
+    ] = None,
+    max_active: Annotated[int, typer.Option(help="At most so many unfinished runs at a time.", min=1, max=1000)] = 1,
     reverse: Annotated[bool, typer.Option("--reverse", help="The newest slot first.")] = False,
-    priority: Annotated[int, typer.Option(help="Of its runs: 0-9, lower first.", min=0, max=9)] = 9,
+    priority: Annotated[int, typer.Option(help="Priority of its runs: 0-9, lower first.", min=0, max=9)] = 9,
     with_downstream: Annotated[
-        bool, typer.Option("--with-downstream", help="Also the jobs that wait for it (after_jobs), behind it.")
+        bool, typer.Option("--with-downstream", help="Also the jobs that wait for it (after_jobs), after it.")
     ] = False,
     with_upstream: Annotated[
         bool, typer.Option("--with-upstream", help="Also the jobs that it waits for (after_jobs), before it.")
@@ -72,7 +78,8 @@ def start(
     """Run a job for its past slots in [A, B).
 
     The leader does it, so it goes on when this command is interrupted. Exit code 1 if a run did not succeed. With other
-    jobs, each begins when the one before it has ended; `cancel` ends all of them.
+    jobs, each begins when the one before it has ended, and `cancel` ends all of them. Then `unsuccessful` repairs a
+    chain: a job that failed, and those that were skipped for it.
 
     \b
     Example:
@@ -82,9 +89,11 @@ def start(
     from pgsched.db.queries.jobs.backfills import Request
     from pgsched.services.jobs import backfilling
 
+    others = backfilling.Together(with_upstream, with_downstream)
+    mode = mode or ("unsuccessful" if others else "missing")
     request = Request(fix_zone("from", begin), fix_zone("to", end), mode, max_active, reverse, priority)
     with session(dsn) as conn:
-        if others := backfilling.Together(with_upstream, with_downstream):
+        if others:
             return start_together(conn, job, request, others, dry_run=dry_run, wait=wait, json=json)
         if dry_run:
             return print_preview(backfilling.preview(conn, job, request), json)
@@ -106,6 +115,8 @@ def start_together(
     if dry_run:
         return print_previews(*backfilling.preview_together(conn, job, request, others), json)
     added = backfilling.start_together(conn, job, request, others)
+    for one in added.backfills:
+        print_undecided_note(one["undecided_from"], one["job"])
     print_left_out(added.left_out)
     found = [show_bar(conn, one, json) for one in added.backfills] if wait else added.backfills
     if json:
@@ -120,6 +131,8 @@ def start_together(
 
 def print_previews(previews: list[BackfillPreview], left_out: dict[str, str], json: bool) -> None:
     """Print every slot of every job, in the order in which the backfills would be done."""
+    for one in previews:
+        print_undecided_note(one.range.undecided_from, one.range.job["name"])
     print_left_out(left_out)
     if json:
         listed = [
@@ -160,11 +173,14 @@ def print_preview(foreseen: BackfillPreview, json: bool) -> None:
     return None
 
 
-def print_undecided_note(undecided_from: Any) -> None:
-    """Print a note on stderr if the range ends with slots that are not decided yet."""
+def print_undecided_note(undecided_from: Any, job: str | None = None) -> None:
+    """Print a note on stderr if the range ends with slots that are not decided yet.
+
+    `job`: its name, where there are several.
+    """
     if undecided_from is not None:
         text = f"slots from {format_cell(undecided_from)} on are not decided yet: they are left to the schedule"
-        print_note(text)
+        print_note(text if job is None else f"job {format_cell(job)}: {text}")
 
 
 def show_bar(conn: Connection[Any], added: dict[str, Any], quiet: bool) -> dict[str, Any]:

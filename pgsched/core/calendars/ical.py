@@ -6,10 +6,13 @@ not understood gives a remark that names its line, and no time.
 What a file means is taken from RFC 5545 (https://www.rfc-editor.org/rfc/rfc5545). Lines are folded (3.1). DTEND is not
 part of the event, and an event with a date and no end lasts that day (3.6.1). RRULE repeats it (3.3.10).
 
-Understood are all-day and timed events, and rules with FREQ, INTERVAL, COUNT, UNTIL, BYMONTH, BYMONTHDAY and BYDAY,
-with EXDATE. A rule that repeats each week or day without an end becomes one time. All others become one time for each
+Understood are all-day and timed events, and rules with FREQ, INTERVAL, COUNT, UNTIL, BYMONTH, BYMONTHDAY, BYDAY and
+WKST, with EXDATE. A rule that repeats each week or day becomes one time. All others become one time for each
 repetition, up to a horizon. Cancelled events are left out. Free (TRANSP) or busy does not matter: calendars of holidays
 say free.
+
+A rule repeats the wall clock of DTSTART in the zone of DTSTART (3.3.10, 3.8.5.3). Each repetition is then converted to
+the zone of the calendar.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ import re
 from calendar import monthrange
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-from pgsched.core.calendars.ical_rules import FIRST, LAST, NotUnderstood, Repetition, read_rule, repetitions
+from pgsched.core.calendars.ical_rules import FIRST, LAST, Budget, NotUnderstood, Repetition, read_rule, repetitions
 from pgsched.core.calendars.times import CalendarTime
 from pgsched.errors import InputError
 
@@ -37,6 +40,8 @@ DATE = re.compile(r"(\d{4})(\d{2})(\d{2})", re.ASCII)
 MOMENT = re.compile(r"(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})(Z?)", re.ASCII)
 DURATION = re.compile(r"P(?:(\d{1,4})W|(?:(\d{1,5})D)?(?:T(?:(\d{1,5})H)?(?:(\d{1,6})M)?(?:(\d{1,7})S)?)?)", re.ASCII)
 UNREAD = ("RDATE", "EXRULE", "RECURRENCE-ID")
+OUTSIDE = "it lies outside the years 1970 to 8999"
+NEEDS_ZONE = "give the time zone of the calendar (--timezone)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +76,18 @@ def read_ical(text: str, today: date, years: int = 10, zone: ZoneInfo | None = N
         raise InputError(f"file: more than {MOST_BYTES:,} characters", "file")
     times: dict[CalendarTime, None] = {}
     remarks: list[str] = []
-    span = (add_years(today, -1), add_years(today, years))
+    span, budget = (add_years(today, -1), add_years(today, years)), Budget()
     for event in events(text):
         if (event.text("STATUS") or "").upper() == "CANCELLED":
             continue
         try:
-            times |= dict.fromkeys(times_of_event(event, span, zone))
+            times |= dict.fromkeys(times_of_event(event, span, zone, budget))
         except NotUnderstood as problem:
             remarks.append(f"line {event.line}: {problem}")
+        except OverflowError:  # beyond the years that Python knows
+            remarks.append(f"line {event.line}: {OUTSIDE}")
+        if budget.periods < 0:
+            raise InputError(f"file: line {event.line}: the rules of this file repeat too often", "file")
         if len(times) > MOST_TIMES:
             raise InputError(f"file: more than {MOST_TIMES} times", "file")
     return ReadCalendar(list(times), remarks)
@@ -134,34 +143,86 @@ def read_property(line: str) -> tuple[str, dict[str, str], str]:
     return found[1].upper(), parameters, found[3].strip()
 
 
-def times_of_event(event: Event, span: tuple[date, date], zone: ZoneInfo | None) -> Iterator[CalendarTime]:
-    """Yield the times of one event. Raises NotUnderstood."""
+def times_of_event(
+    event: Event, span: tuple[date, date], zone: ZoneInfo | None, budget: Budget
+) -> Iterator[CalendarTime]:
+    """Yield the times of one event. Raises NotUnderstood, and OverflowError for years that Python does not know."""
     for name in UNREAD:
         if name in event.properties:
             raise NotUnderstood(f"{name} is not understood")
     if "DTSTART" not in event.properties:
         raise NotUnderstood("it has no DTSTART")
-    begins = read_moment(*event.properties["DTSTART"], zone)
-    ends = read_end(event, begins, zone)
+    own = zone_of_event(*event.properties["DTSTART"], zone)
+    begins = read_moment(*event.properties["DTSTART"], own)
+    ends = read_end(event, begins, own)
     reason = read_reason(event.text("SUMMARY"))
-    rule = event.text("RRULE")
-    if rule is None:
-        yield from times_between(begins, ends, reason)
+    convert = zone is not None and str(own) != str(zone) and isinstance(begins, datetime)
+    if (text := event.text("RRULE")) is None:
+        yield from times_between(*(converted(begins, ends, own, zone) if convert else (begins, ends)), reason)
         return
-    repeated = read_rule(rule, lambda value: day_of(read_moment({}, value, zone or ZoneInfo("UTC"))))
-    excluded = {day for parameters, value in event.excluded for one in value.split(",")
-                for day in [day_of(read_moment(parameters, one, zone))]}  # fmt: skip
-    if (time := time_of_endless_rule(repeated, begins, ends, reason)) is not None and not excluded:
-        yield time
+    rule = read_rule(text, lambda value: last_day(value, begins, own))
+    excluded = {day_of(read_moment(parameters, one, own))
+                for parameters, value in event.excluded for one in value.split(",")}  # fmt: skip
+    if not (convert or excluded) and (found := times_of_simple_rule(rule, begins, ends, reason, span[0])) is not None:
+        yield from found
         return
     first = day_of(begins)
-    for day in repetitions(repeated, first, span):
+    for day in repetitions(rule, first, span, budget):
         if day not in excluded:
-            yield from times_between(begins + (day - first), ends + (day - first), reason)
+            moved = begins + (day - first), ends + (day - first)
+            yield from times_between(*(converted(*moved, own, zone) if convert else moved), reason)
 
 
-def read_moment(parameters: Mapping[str, str], value: str, zone: ZoneInfo | None) -> date:
-    """Return a DATE as a date, and a DATE-TIME as a naive wall clock (a datetime). Raises NotUnderstood."""
+def zone_of_event(parameters: Mapping[str, str], value: str, zone: ZoneInfo | None) -> tzinfo | None:
+    """Return the zone of DTSTART, in which its rule repeats; None: it stands for the wall clock of each reader.
+
+    `zone`: that of the calendar. Raises NotUnderstood for an unknown one; without `zone`, that is None.
+    """
+    if value.endswith("Z"):
+        if zone is None:
+            raise NotUnderstood(f"its times are in UTC: {NEEDS_ZONE}")
+        return UTC
+    name = parameters.get("TZID")
+    if zone is not None:
+        return zone if name is None else zone_named(name)
+    try:
+        return None if name is None else zone_named(name)
+    except NotUnderstood:
+        return None
+
+
+def converted(begins: date, ends: date, own: tzinfo | None, zone: ZoneInfo | None) -> tuple[datetime, datetime]:
+    """Return wall clocks of one zone as those of another.
+
+    Where clocks are set back in between, so that the end would not lie after the beginning, the length is kept.
+    """
+    assert isinstance(begins, datetime) and isinstance(ends, datetime)
+    first, last = (one.replace(tzinfo=own).astimezone(zone) for one in (begins, ends))
+    length = last.astimezone(UTC) - first.astimezone(UTC)
+    begin, end = (one.replace(tzinfo=None, fold=0) for one in (first, last))
+    return begin, end if end > begin else begin + max(length, ends - begins)
+
+
+def last_day(value: str, begins: date, own: tzinfo | None) -> date | None:
+    """Return the last day on which a repetition may begin, from the value of UNTIL; None for one beyond all calendars.
+
+    `begins`: DTSTART, in the zone `own`. Raises NotUnderstood.
+    """
+    is_moment = DATE.fullmatch(value) or MOMENT.fullmatch(value)
+    if is_moment and value[:4] > str(LAST.year):  # 99991231T235959Z, as some programs write "for ever"
+        return None
+    if value.endswith("Z") and own is None:
+        raise NotUnderstood(f"its UNTIL is in UTC: {NEEDS_ZONE}")
+    until = read_moment({}, value, own)
+    is_day_before = isinstance(until, datetime) and isinstance(begins, datetime) and until.time() < begins.time()
+    return day_of(until) - DAY if is_day_before else day_of(until)
+
+
+def read_moment(parameters: Mapping[str, str], value: str, zone: tzinfo | None) -> date:
+    """Return a DATE as a date, and a DATE-TIME as a naive wall clock of a zone. Raises NotUnderstood.
+
+    `zone`: None: as it stands.
+    """
     try:
         if found := DATE.fullmatch(value):
             return date(*map(int, found.groups()))
@@ -171,32 +232,30 @@ def read_moment(parameters: Mapping[str, str], value: str, zone: ZoneInfo | None
         wall = datetime(*map(int, numbers))  # type: ignore[arg-type]
     except ValueError:
         raise NotUnderstood(f'"{value[:50]}" is not in the calendar') from None
-    written = UTC if utc else zone_named(parameters.get("TZID")) if zone is not None else None
     if utc and zone is None:
-        raise NotUnderstood("its times are in UTC: give the time zone of the calendar (--timezone)")
-    if written is None or zone is None:
+        raise NotUnderstood(f"its times are in UTC: {NEEDS_ZONE}")
+    if zone is None or not (utc or "TZID" in parameters):
         return wall
+    written = UTC if utc else zone_named(parameters["TZID"])
     return wall.replace(tzinfo=written).astimezone(zone).replace(tzinfo=None, fold=0)
 
 
-def zone_named(name: str | None) -> ZoneInfo | None:
-    """Return the zone of a TZID; None without one. Raises NotUnderstood."""
+def zone_named(name: str) -> ZoneInfo:
+    """Return the zone of a TZID. Raises NotUnderstood."""
     from pgsched.core.schedule import zones
     from pgsched.errors import ScheduleError
 
-    if name is None:
-        return None
     try:
         return zones.zone(name)
     except ScheduleError:
         raise NotUnderstood(f'TZID "{name[:64]}" is not a known IANA zone') from None
 
 
-def read_end(event: Event, begins: date, zone: ZoneInfo | None) -> date:
+def read_end(event: Event, begins: date, own: tzinfo | None) -> date:
     """Return the end of an event, which is not part of it. Raises NotUnderstood."""
     timed = isinstance(begins, datetime)
     if "DTEND" in event.properties:
-        ends = read_moment(*event.properties["DTEND"], zone)
+        ends = read_moment(*event.properties["DTEND"], own)
     elif (length := event.text("DURATION")) is not None:
         found = DURATION.fullmatch(length)
         if found is None or not any(found.groups()):
@@ -222,7 +281,7 @@ def read_reason(summary: str | None) -> str | None:
 def times_between(begins: date, ends: date, reason: str | None) -> Iterator[CalendarTime]:
     """Yield the times from a date or wall clock to another, which is not part of them."""
     if not FIRST <= day_of(begins) <= LAST or not FIRST <= day_of(ends) <= LAST:
-        raise NotUnderstood("it lies outside the years 1970 to 8999")
+        raise NotUnderstood(OUTSIDE)
     if not isinstance(begins, datetime) or not isinstance(ends, datetime):
         yield CalendarTime(begins, ends - DAY, reason=reason)
         return
@@ -239,18 +298,26 @@ def times_between(begins: date, ends: date, reason: str | None) -> Iterator[Cale
         yield CalendarTime(last, last, None, "00:00:00", ends.time().isoformat(), reason)
 
 
-def time_of_endless_rule(rule: Repetition, begins: date, ends: date, reason: str | None) -> CalendarTime | None:
-    """Return the one time of a rule that repeats each week or day; None for any other rule."""
+def times_of_simple_rule(
+    rule: Repetition, begins: date, ends: date, reason: str | None, since: date
+) -> list[CalendarTime] | None:
+    """Return the one time of a rule that repeats each week or day; None for any other rule.
+
+    Where DTSTART is no day of the rule, it is a time of its own. A rule that ended before `since` has none.
+    """
     simple = rule.freq in ("WEEKLY", "DAILY") and rule.interval == 1 and rule.count is None and not rule.months
+    simple = simple and day_of(begins) >= FIRST
     found = list(times_between(begins, ends, reason)) if simple else []
     if len(found) != 1 or found[0].from_date != found[0].until_date:
         return None
-    first = day_of(begins)
+    first, last = day_of(begins), min(rule.until or LAST, LAST)
+    if last < max(first, since):
+        return []
     weekdays = tuple(sorted({weekday for _, weekday in rule.by_day}))
     if rule.freq == "WEEKLY" and not weekdays:
         weekdays = (first.isoweekday() % 7,)
-    last = min(rule.until or LAST, LAST)
-    return CalendarTime(first, last, weekdays or None, found[0].from_time, found[0].until_time, reason)
+    time = CalendarTime(first, last, weekdays or None, found[0].from_time, found[0].until_time, reason)
+    return [time] if not weekdays or first.isoweekday() % 7 in weekdays else [*found, time]
 
 
 def day_of(moment: date) -> date:

@@ -10,9 +10,11 @@ from calendar import monthrange
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import count, islice
+from itertools import count
 
-MOST_PERIODS = 20_000  # years, months, weeks or days that a rule goes through
+MOST_COUNT = 20_000  # repetitions of a rule with COUNT
+MOST_PERIODS = 100_000  # years, months, weeks and days that the rules of a file go through: some seconds
+MOST_VALUES = 100  # of one part of a rule
 DAY = timedelta(days=1)
 FIRST, LAST = date(1970, 1, 1), date(8999, 12, 31)
 WEEKDAYS = {name: n for n, name in enumerate(("SU", "MO", "TU", "WE", "TH", "FR", "SA"))}
@@ -25,9 +27,20 @@ class NotUnderstood(Exception):
     """Raised for an event that cannot be read; the text says what of it."""
 
 
+@dataclass(slots=True)
+class Budget:
+    """How many periods the rules of a file may still go through; negative once that was not enough."""
+
+    periods: int = MOST_PERIODS
+
+
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """An RRULE that is understood. `by_day`: pairs of a number (0: each) and a weekday."""
+    """An RRULE that is understood.
+
+    `by_day`: pairs of a number (0: each) and a weekday.
+    `week_start`: the weekday on which weeks begin; Sunday is 0.
+    """
 
     freq: str
     interval: int
@@ -36,9 +49,10 @@ class Repetition:
     months: tuple[int, ...]
     month_days: tuple[int, ...]
     by_day: tuple[tuple[int, int], ...]
+    week_start: int = 1
 
 
-def read_rule(text: str, day_of: Callable[[str], date]) -> Repetition:
+def read_rule(text: str, day_of: Callable[[str], date | None]) -> Repetition:
     """Return an RRULE. Raises NotUnderstood for parts that are not understood. `day_of`: reads the value of UNTIL."""
     parts = dict(part.upper().partition("=")[::2] for part in text.split(";") if part)
     if unknown := sorted(parts.keys() - RULE_PARTS):
@@ -46,12 +60,16 @@ def read_rule(text: str, day_of: Callable[[str], date]) -> Repetition:
     if parts.get("FREQ") not in ("YEARLY", "MONTHLY", "WEEKLY", "DAILY"):
         raise NotUnderstood(f"RRULE with FREQ={parts.get('FREQ', '')[:20]} is not understood")
     by_day = [BY_DAY.fullmatch(one) for one in parts["BYDAY"].split(",")] if "BYDAY" in parts else []
-    days = tuple((int(one[1] or 0), WEEKDAYS[one[2]]) for one in by_day if one is not None)
+    days = tuple(sorted({(int(one[1] or 0), WEEKDAYS[one[2]]) for one in by_day if one is not None}))
+    if len(by_day) > MOST_VALUES or parts.get("WKST", "MO") not in WEEKDAYS:
+        name = "BYDAY" if len(by_day) > MOST_VALUES else "WKST"
+        raise NotUnderstood(f"RRULE with {name}={parts[name][:50]} is not understood")
     rule = Repetition(
         parts["FREQ"], _numbers(parts, "INTERVAL", 1, 1000, (1,))[0],
-        next(iter(_numbers(parts, "COUNT", 1, MOST_PERIODS, ())), None),
+        next(iter(_numbers(parts, "COUNT", 1, MOST_COUNT, ())), None),
         day_of(parts["UNTIL"]) if "UNTIL" in parts else None,
         _numbers(parts, "BYMONTH", 1, 12, ()), _numbers(parts, "BYMONTHDAY", -31, 31, ()), days,
+        WEEKDAYS[parts.get("WKST", "MO")],
     )  # fmt: skip
     plain = rule.freq in ("WEEKLY", "DAILY")
     if None in by_day or (plain and (rule.month_days or any(n for n, _ in days))):
@@ -67,7 +85,7 @@ def _numbers(parts: Mapping[str, str], name: str, low: int, high: int, otherwise
     texts = parts[name].split(",")
     if name in ("INTERVAL", "COUNT"):
         texts = [parts[name]]
-    if len(texts) > 100 or not all(re.fullmatch(r"[+-]?\d{1,5}", one, re.ASCII) for one in texts):
+    if len(texts) > MOST_VALUES or not all(map(NUMBER.fullmatch, texts)):
         raise NotUnderstood(f"RRULE with {name}={parts[name][:50]} is not understood")
     found = tuple(sorted({int(one) for one in texts}))
     if not all(low <= n <= high and n for n in found):
@@ -75,12 +93,22 @@ def _numbers(parts: Mapping[str, str], name: str, low: int, high: int, otherwise
     return found
 
 
-def repetitions(rule: Repetition, first: date, span: tuple[date, date]) -> Iterator[date]:
-    """Yield the days of a rule from its first one on, those within `span`. The first one counts, as RFC 5545 says."""
+def repetitions(rule: Repetition, first: date, span: tuple[date, date], budget: Budget) -> Iterator[date]:
+    """Yield the days of a rule from its first one on, those within `span`. The first one counts, as RFC 5545 says.
+
+    Stops once the budget is used up.
+    """
     end, n = min(span[1], rule.until or LAST), 0
-    for found in periods(rule, first):
-        if found and min(found) > end:
+    days = {"YEARLY": of_year, "MONTHLY": of_month, "WEEKLY": of_week, "DAILY": of_day}[rule.freq]
+    # without a count nothing depends on the periods before the span
+    since = first if rule.count is not None else max(first, span[0])
+    for period in count(periods_before(rule, first, since) // rule.interval):
+        if periods_before(rule, first, end) < period * rule.interval:
             return
+        budget.periods -= 1
+        if budget.periods < 0:
+            return
+        found = set(days(rule, first, period * rule.interval)) | ({first} if not period else set())
         for day in sorted(found):
             if first <= day <= end:
                 n += 1
@@ -90,15 +118,12 @@ def repetitions(rule: Repetition, first: date, span: tuple[date, date]) -> Itera
                     yield day
 
 
-def periods(rule: Repetition, first: date) -> Iterator[set[date]]:
-    """Yield the days of each period of a rule, of the first one together with the day on which the event begins."""
-    days = {"YEARLY": of_year, "MONTHLY": of_month, "WEEKLY": of_week, "DAILY": of_day}[rule.freq]
-    for period in islice(count(), MOST_PERIODS):
-        try:
-            found = set(days(rule, first, period * rule.interval))
-        except (OverflowError, ValueError):  # behind the end of the calendar
-            return
-        yield found if period else found | {first}
+def periods_before(rule: Repetition, first: date, day: date) -> int:
+    """Return how many years, months, weeks or days begin after those of the first day, until that of another day."""
+    if rule.freq in ("YEARLY", "MONTHLY"):
+        months = (day.year - first.year) * 12 + day.month - first.month
+        return day.year - first.year if rule.freq == "YEARLY" else months
+    return (day - first).days if rule.freq == "DAILY" else (day - week_of(rule, first)).days // 7
 
 
 def of_year(rule: Repetition, first: date, years: int) -> Iterator[date]:
@@ -129,10 +154,15 @@ def days_of_month(rule: Repetition, first: date, year: int, month: int) -> list[
 
 
 def of_week(rule: Repetition, first: date, weeks: int) -> Iterator[date]:
-    """Yield the days of a week of a rule; weeks begin on Monday."""
-    monday = first - first.weekday() * DAY
+    """Yield the days of a week of a rule."""
+    begins = week_of(rule, first)
     weekdays = {weekday for _, weekday in rule.by_day} or {first.isoweekday() % 7}
-    return on_weekdays(rule, (monday + (7 * weeks + n) * DAY for n in range(7)), weekdays)
+    return on_weekdays(rule, (begins + (7 * weeks + n) * DAY for n in range(7)), weekdays)
+
+
+def week_of(rule: Repetition, day: date) -> date:
+    """Return the first day of the week of a day (WKST)."""
+    return day - (day.isoweekday() - rule.week_start) % 7 * DAY
 
 
 def of_day(rule: Repetition, first: date, days: int) -> Iterator[date]:

@@ -4,8 +4,8 @@ Invariant: every slot of the range gets one decision with its reason. Unfinished
 excluded dates stay excluded.
 
 A slot is `missing` when no run of its own ever started, and `failed` when one started and did not succeed. No slot is
-both; mode `all` takes these and the successes. Only a slot's own row counts. The row of a stretch that contains the
-slot only says why the slot has no row.
+both. Mode `unsuccessful` takes the slots of both kinds, and `all` also those that succeeded. Only a slot's own row
+counts. The row of a stretch that contains the slot only says why the slot has no row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pgsched.core.schedule.cron import Schedule
 from pgsched.core.schedule.time_words import gap_at
 from pgsched.errors import InputError
 
-MODES = ("missing", "failed", "all")
+MODES = ("missing", "failed", "unsuccessful", "all")
 MOST_SLOTS = 100_000
 INSTANT = timedelta(microseconds=1)
 PIECE = timedelta(days=100)  # how much of a range a schedule counts at once
@@ -172,7 +172,8 @@ def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excl
     if excluded is not None:
         return Choice(slot, "leave", excluded)
     if own is not None:
-        wanted = mode in ("all", mode_of_run(own))
+        kind = mode_of_run(own)
+        wanted = mode in ("all", kind) or (mode == "unsuccessful" and kind != "succeeded")
         return Choice(slot, "again" if wanted else "leave", f"run {own['id']} {describe_state(own)}", own["id"])
     reason = "it has no run"
     if stretch is not None:
@@ -183,7 +184,7 @@ def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excl
 
 
 def mode_of_run(own: Row) -> str:
-    """Return the mode that an ended run belongs to besides `all`; a success belongs to no other mode."""
+    """Return what an ended run is: `missing`, `failed` or `succeeded`."""
     if own["state"] == "succeeded":
         return "succeeded"
     return "failed" if own["state"] == "dead" or own["started_at"] is not None else "missing"

@@ -7,6 +7,7 @@ Invariant: all who compute slots of a job (the tick, previews, backfills, explan
 - `excluded`: its own excluded dates, and `calendar_times`: those of its calendar, as `calendar` takes them
 - `on_excluded`: one of STEPS
 - `shifts`: which nominal slots are decided, as `DecidedTimes` writes it
+- `known_schedule`: the result of `job_schedule`, where the caller has it
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.base import Once
-from pgsched.core.schedule.calendar import Calendar, calendar
+from pgsched.core.schedule.calendar import Calendar, calendar, read_rows
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.core.schedule.decided_times import parse_decided_times
 from pgsched.core.schedule.shifted import Shifted
@@ -31,6 +32,9 @@ STAYS = f"; no time within {LOOK_AROUND} days is allowed"
 
 def job_schedule(job: Mapping[str, Any]) -> Schedule:
     """Return the schedule of a job's undecided slots. Equal texts are parsed once. Raises ScheduleError."""
+    known: Schedule | None = job.get("known_schedule")
+    if known is not None:
+        return known
     if not is_shifted(job):
         return nominal_schedule(job)
     shifted = whole_schedule(job)
@@ -83,3 +87,8 @@ def excluded_times(job: Mapping[str, Any]) -> Sequence[Any]:
     """Return the rows of the job's own excluded dates and of its calendar."""
     own, shared = job.get("excluded") or (), job.get("calendar_times") or ()
     return [*own, *shared] if own and shared else own or shared
+
+
+def with_read_times(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job whose excluded times are read once: all who ask for its calendar then find it at once."""
+    return {**job, "excluded": None, "calendar_times": read_rows(excluded_times(job))}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pgsched.core.planning.intervals import CoveredSlots
-from pgsched.core.planning.job_schedule import job_schedule
+from pgsched.core.planning.job_schedule import job_schedule, with_read_times
 from pgsched.core.planning.plan import Decided, Job, Plan, decide_job, is_shadow, plan
 from pgsched.core.schedule.base import After, Every
 
@@ -33,9 +33,11 @@ class Shape:
     """
 
     def __init__(self, terms: Job) -> None:
-        self.terms = terms
-        schedule = None if terms["schedule"] is None else job_schedule(terms)
+        self.terms = with_read_times(terms)
+        schedule = None if terms["schedule"] is None else job_schedule(self.terms)
         self.is_fixed_delay, self.has_own_anchor = isinstance(schedule, After), isinstance(schedule, Every)
+        if not self.has_own_anchor:
+            self.terms["known_schedule"] = schedule
         self.needs_open_runs = self.is_fixed_delay or (terms["overlap"] != "allow" and not is_shadow(terms))
         self._since, self._before = LAST, FIRST
         self._plan: Plan | None = None

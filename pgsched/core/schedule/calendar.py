@@ -41,6 +41,7 @@ DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 LOOK = timedelta(days=400)  # how much excluded time of rules that repeat is passed in search of an allowed one
 MOST_DAYS = 2000  # days whose windows a calendar remembers
+FEW_REMEMBERED = 8  # days whose stretches it remembers: a tick asks for the same day again and again
 FEW_DAYS = timedelta(days=31)  # rules of at most so many days are found by day, all others are read for each day
 
 
@@ -71,6 +72,7 @@ class Calendar:
     ending: str = ""
     memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     _windows: dict[date, tuple[Window, ...]] = field(default_factory=dict, compare=False, repr=False)
+    _of_days: dict[date, list[tuple[datetime, datetime, str]]] = field(default_factory=dict, compare=False, repr=False)
     _found_by_day: dict[date | None, list[int]] = field(default_factory=dict, compare=False, repr=False)
 
     def excluded(self, instant: datetime) -> str | None:
@@ -156,13 +158,19 @@ class Calendar:
     def _of_day(self, day: date) -> Sequence[tuple[datetime, datetime, str]]:
         """Return the excluded stretches of a day, in the order of time."""
         assert self.tz is not None
-        return sorted(
-            (begins, ends, window.reason)
-            for window in self.windows(day)
-            for begins, ends in zones.instants_between(
-                self.tz, on_day(day, window.begins), on_day(day, window.ends)
-            )
-        )  # fmt: skip
+        found = self._of_days.get(day)
+        if found is None:
+            found = sorted(
+                (begins, ends, window.reason)
+                for window in self.windows(day)
+                for begins, ends in zones.instants_between(
+                    self.tz, on_day(day, window.begins), on_day(day, window.ends)
+                )
+            )  # fmt: skip
+            if len(self._of_days) >= FEW_REMEMBERED:
+                self._of_days.clear()
+            self._of_days[day] = found
+        return found
 
     def _window_at(self, instant: datetime) -> Window | None:
         """Return the window of a rule in which an instant lies."""
@@ -226,22 +234,29 @@ def calendar(rows: Iterable[Iterable[Any]] | None, timezone: str, ending: str = 
 def _calendar(rows: ReadRows, timezone: str) -> Calendar:
     """Return the calendar of these rows; calendars with equal rows are built once."""
     tz = zones.zone(timezone)
-    own = [(first, last, describe_dates(first, last, reason)) for first, last, reason in
-           sorted((row for row in rows if len(row) == 3), key=lambda row: row[:2])]  # fmt: skip
-    shared = [row for row in rows if len(row) != 3]
-    whole = sorted((row for row in shared if is_whole_days(row)), key=lambda row: row[1:3])
-    days = _merge(_disjoint(own), _disjoint((row[1], row[2], describe_times(*row)) for row in whole))
+    days, rules = _days_and_rules(rows)
     stretches: list[tuple[datetime, datetime, str]] = []
     for first, last, reason in days:
         begins, ends = zones.midnight(tz, first), zones.midnight(tz, last + DAY)
         if begins < ends:
             stretches.append((begins, ends, reason))
+    return Calendar(tuple(stretches), rules, days, tz)
+
+
+@lru_cache(maxsize=256)
+def _days_and_rules(rows: ReadRows) -> tuple[tuple[tuple[date, date, str], ...], tuple[Rule, ...]]:
+    """Return the whole days and the rules of these rows, which calendars of all time zones share."""
+    own = [(first, last, describe_dates(first, last, reason)) for first, last, reason in
+           sorted((row for row in rows if len(row) == 3), key=lambda row: row[:2])]  # fmt: skip
+    shared = [row for row in rows if len(row) != 3]
+    whole = sorted((row for row in shared if is_whole_days(row)), key=lambda row: row[1:3])
+    days = _merge(_disjoint(own), _disjoint((row[1], row[2], describe_times(*row)) for row in whole))
     rules = tuple(
         Rule(row[1], row[2], None if row[3] is None else frozenset(row[3]), parse_wall(row[4], 0),
              parse_wall(row[5], WHOLE_DAY_US), describe_times(*row))
         for row in shared if not is_whole_days(row)
     )  # fmt: skip
-    return Calendar(tuple(stretches), rules, tuple(days), tz)
+    return tuple(days), rules
 
 
 def is_whole_days(row: Sequence[Any]) -> bool:

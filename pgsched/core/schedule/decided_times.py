@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 from pgsched.core.schedule.wall_times import intersect, join, subtract
+from pgsched.errors import ScheduleError
 
 MICROSECOND = timedelta(microseconds=1)
 BEGINS = itemgetter(0)
@@ -75,14 +76,17 @@ class DecidedTimes:
 
 
 def parse_decided_times(value: Mapping[str, Any] | None) -> DecidedTimes | None:
-    """Return the value of the column `shifts` of `jobs`; None for null."""
+    """Return the value of the column `shifts` of `jobs`; None for null. Raises ScheduleError for any other value."""
     if value is None:
         return None
 
     def stretches(name: str) -> Stretches:
         return tuple((_instant(begin), _instant(end)) for begin, end in value.get(name, ()))
 
-    return DecidedTimes(_instant(value["at"]), stretches("ahead"), stretches("behind"))
+    try:
+        return DecidedTimes(_instant(value["at"]), stretches("ahead"), stretches("behind"))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ScheduleError("shifts", f"cannot be read: {type(error).__name__}: {error}") from None
 
 
 def find_stretch(stretches: Stretches, instant: datetime) -> tuple[datetime, datetime] | None:

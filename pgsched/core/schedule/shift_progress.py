@@ -11,8 +11,7 @@ from datetime import date, datetime, timedelta
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.decided_times import DecidedTimes
 from pgsched.core.schedule.shifted import Shift, Shifted
-from pgsched.core.schedule.shifting_days import LOOK_AROUND
-from pgsched.core.schedule.wall_times import WHOLE_DAY, WHOLE_DAY_US, Walls, intersect, join, on_day, subtract
+from pgsched.core.schedule.wall_times import WHOLE_DAY_US, Walls, intersect, join, on_day, subtract
 
 DAY, INSTANT = timedelta(days=1), timedelta(microseconds=1)
 
@@ -62,20 +61,11 @@ def crossing(schedule: Shifted, mark: datetime) -> list[tuple[datetime, datetime
 
 
 def _stretches(schedule: Shifted, mark: datetime) -> Iterator[tuple[datetime, datetime]]:
-    days, day = schedule.days, schedule.days.day_of(mark)
-    excluded, closed, reached = days.excluded(day), days.closed(day), days.reached(day, mark)
-    yield from _cut(schedule, day, subtract(excluded, days.stuck(day, excluded)), mark)
-    other_side = [(reached, WHOLE_DAY_US)] if days.step > 0 else [(0, reached)]
-    walls: Walls = WHOLE_DAY
-    for n in range(1, LOOK_AROUND + 1):
-        source = day - n * days.step * DAY
-        walls = intersect(walls, days.closed(source))
-        if not walls:
-            break
-        beyond = intersect(walls, closed)
-        here = intersect(subtract(walls, closed), other_side)
-        stuck = days.stuck(day, beyond, LOOK_AROUND - n)
-        yield from _cut(schedule, source, join([*here, *subtract(beyond, stuck)]), mark)
+    day = schedule.days.day_of(mark)
+    reached = schedule.days.reached(day, mark)
+    other_side = [(reached, WHOLE_DAY_US)] if schedule.days.step > 0 else [(0, reached)]
+    for source, arriving, passing in schedule.days.on_their_way(day):
+        yield from _cut(schedule, source, join([*intersect(arriving, other_side), *passing]), mark)
 
 
 def _cut(schedule: Shifted, day: date, walls: Walls, mark: datetime) -> Iterator[tuple[datetime, datetime]]:

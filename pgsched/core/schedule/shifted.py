@@ -22,7 +22,7 @@ from pgsched.core.schedule import zones
 from pgsched.core.schedule.base import Schedule, to_utc
 from pgsched.core.schedule.decided_times import DecidedTimes
 from pgsched.core.schedule.shifting_days import LOOK_AROUND, ShiftingDays, midnight_of_even_day
-from pgsched.core.schedule.wall_times import WHOLE_DAY, WHOLE_DAY_US, Walls, intersect, on_day, since_midnight, subtract
+from pgsched.core.schedule.wall_times import WHOLE_DAY_US, Walls, intersect, on_day, since_midnight
 
 DAY, INSTANT = timedelta(days=1), timedelta(microseconds=1)
 # Nominal slots of a stretch that is counted: some 50 ms.
@@ -103,26 +103,42 @@ class Shifted(Schedule):
 
     def _of_day(self, day: date, instant: datetime) -> Iterator[Shift]:
         """Yield slots of a day after an instant, the first of all among them."""
-        excluded, moved = self.days.excluded(day), set(self.moved_by_gaps(day)) if self.days.step else set()
-        in_place = self.days.stuck_excluded(day) if self.days.step else excluded
-        for walls in (subtract(WHOLE_DAY, excluded), in_place):
-            yield from ((nominal, nominal) for nominal in self._firsts(day, walls, moved, instant))
+        moved = set(self.moved_by_gaps(day)) if self.days.step else set()
+        in_place = self.days.stuck_excluded(day) if self.days.step else self.days.excluded(day)
+        staying = [
+            nominal for walls in (self.days.allowed(day), in_place)
+            for nominal in self._firsts(day, walls, moved, instant)
+        ]  # fmt: skip
+        yield from zip(staying, staying, strict=True)
         if not self.days.step:
             return
-        later = [(self.days.reached(day, instant), WHOLE_DAY_US)]
-        walls = subtract(WHOLE_DAY, self.days.closed(day))
-        for n in range(1, LOOK_AROUND + 1):
-            source = day - n * self.days.step * DAY
-            walls = intersect(walls, self.days.closed(source))
-            if not walls:
-                break
-            for nominal in self._firsts(source, intersect(walls, later), moved):
-                wall = since_midnight(zones.wall_clock_at(self.days.tz, nominal))
-                yield zones.instant_at(self.days.tz, on_day(day, wall)), nominal
+        yield from self._shifted_to(day, instant, moved, min(staying, default=None))
         for nominal in moved:
             slot = self.target(nominal) or nominal
             if slot > instant and self.days.day_of(slot) == day and not self.is_decided(nominal):
                 yield slot, nominal
+
+    def _shifted_to(
+        self, day: date, instant: datetime, moved: Container[datetime], first: datetime | None
+    ) -> Iterator[Shift]:
+        """Yield slots that shift to a day, after an instant, the first of all among them.
+
+        Where clocks do not change on that day, those after `first`, and after one that was found, are not looked for.
+        """
+        is_even, until = midnight_of_even_day(self.days.tz, day) is not None, WHOLE_DAY_US
+        if is_even and first is not None:
+            until = since_midnight(zones.wall_clock_at(self.days.tz, first)) + 1
+        walls = intersect(self.days.reachable(day), [(self.days.reached(day, instant), until)])
+        for n in range(1, LOOK_AROUND + 1):
+            source = day - n * self.days.step * DAY
+            walls = intersect(walls, self.days.closed(source))
+            if not walls:
+                return
+            for nominal in self._firsts(source, walls, moved):
+                wall = since_midnight(zones.wall_clock_at(self.days.tz, nominal))
+                yield zones.instant_at(self.days.tz, on_day(day, wall)), nominal
+                until = wall + 1 if is_even else until
+            walls = intersect(walls, [(0, until)])
 
     def _firsts(
         self, day: date, walls: Walls, moved: Container[datetime], instant: datetime | None = None

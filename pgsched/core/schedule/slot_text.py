@@ -1,6 +1,7 @@
 """The slot of a run, as texts and intervals: `{slot:%Y-%m-%d}` in commands and requests, and the slot in its zone.
 
-Invariant: only tokens of this very form are replaced. Every other brace is text: awk, JSON, other templates.
+Invariant: only tokens of this very form are replaced. Every other brace is text: awk, JSON, other templates. A token
+has a directive, and no `$` before it: `${slot:-x}` is the shell's.
 
 A token is written with strftime, in the time zone of the slot, and only with the directives that are listed here. They
 are those of Python's strftime (docs.python.org, datetime, "Format codes") that depend on no locale's layout and no
@@ -24,7 +25,7 @@ DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sun
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
           "December")  # fmt: skip
 _NAME = re.compile(r"%([aAbBp%])")
-_TOKEN = re.compile(r"\{slot:([^{}]+)\}")
+_TOKEN = re.compile(r"(?<!\$)\{slot:([^{}%]*%[^{}]*)\}")
 _FORMAT = re.compile(rf"(?:[^%]++|%[{KNOWN}])*+")  # possessive: a long one takes no memory
 
 

@@ -35,6 +35,7 @@ class IncidentWatch:
         self._nudge = nudge
         self._after = 0
         self._jobs = min(alerts.JOBS, FEW)
+        self._refused: dict[int, str] = {}  # why jobs could not be paused, as it was logged
         self._begins = True  # nudge once: the database does not show which alerts this process's sinks missed
 
     def look(self, conn: Connection[Any], begin: Transaction, *, leads: bool) -> float:
@@ -68,8 +69,12 @@ class IncidentWatch:
         changed = work.dead_runs and alerts.watch_dead_runs(conn) is not None
         if leads:
             for job in alerts.pause_failing_jobs(conn) if work.pausing else ():
-                logger.warning("a job has paused itself", job=job["job"], reason=job["reason"])
-                changed = True
+                if job["error"] is None:
+                    logger.warning("a job has paused itself", job=job["job"], reason=job["reason"])
+                    changed = True
+                elif self._refused.get(job["id"]) != job["error"]:  # logged once, not in each round
+                    logger.error("a job fails, and cannot be paused", job=job["job"], error=job["error"])
+                    self._refused[job["id"]] = job["error"]
             alerts.close_no_leader(conn)
         return changed
 

@@ -88,16 +88,18 @@ def delete_calendar(conn: Connection[Any], name: str) -> None:
 def import_times(conn: Connection[Any], name: str, read: ReadCalendar, *, replace: bool = False) -> tuple[int, int]:
     """Add the times of a file to a calendar, which is made if there is none; return how many were added and removed.
 
-    `replace`: remove the times that the file does not have.
+    `replace`: remove the times that the file does not have. Raises InputError where some of its events are not
+    understood: the times of these would be removed, too.
     """
+    if replace and read.remarks:
+        raise InputError(
+            "replace: nothing is changed, as the file has events that are not understood: their times would be removed",
+            "replace",
+        )
     with conn.transaction():
         shared_calendars.make_calendar(conn, name, None)
-        wanted = set(read.times)
-        old = (
-            [key for key, one in show_calendar(conn, name).times if as_typed(one) not in map(as_typed, wanted)]
-            if replace
-            else []
-        )
+        wanted = set(map(as_typed, read.times)) if replace else set()
+        old = [key for key, one in show_calendar(conn, name).times if as_typed(one) not in wanted] if replace else []
         if old:
             shared_calendars.remove_times(conn, name, old)
         return shared_calendars.add_times(conn, name, read.times), len(old)

@@ -191,12 +191,36 @@ def test_a_backfill_past_the_decided_slots_notes_where_it_is_cut_off(pgsched: Pg
         assert said.err.endswith(" on are not decided yet: they are left to the schedule\n")
 
 
+@pytest.mark.parametrize("further", ["--dry-run", "--no-wait"])
+def test_backfills_together_note_where_each_is_cut_off_and_repair_chains(pgsched: Pgsched, further: str) -> None:
+    pgsched("job", "update", "nightly", "--schedule", "* * * * *")
+    start = (datetime.now().astimezone() - timedelta(minutes=9)).isoformat()
+    words = ("backfill", "start", "nightly", "--from", start, "--to", "2100-01-01", "--with-upstream", further)
+    said = pgsched(*words)
+    assert said.code == 0, said.err
+    assert "note: job nightly: slots from " in said.err and "are left to the schedule" in said.err
+    if further == "--no-wait":
+        assert pgsched("backfill", "list", "--json").json[0]["mode"] == "unsuccessful"
+
+
+def test_a_time_of_the_day_is_no_length_of_time(pgsched: Pgsched) -> None:
+    expected = "finish_by: \"06:00\" is a time of the day: give a length of time after the slot, such as '4 hours'"
+    for words in (("job", "update", "nightly", "--finish-by", "06:00"), ("alerts", "defaults", "--finish-by", "06:00"),
+                  ("job", "update", "nightly", "--set", "finish_by=06:00")):  # fmt: skip
+        said = pgsched(*words)
+        assert (said.code, expected in said.err) == (2, True), said.err
+
+
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
         (("start", "nobody", *MAY), 8, 'there is no job named "nobody"'),
         (("start", "nightly", "--from", "x", "--to", "2026-05-04"), 2, 'from: "x" is not a time'),
-        (("start", "nightly", *MAY, "--mode", "some"), 2, 'mode: "some" is not one of missing, failed, all'),
+        (
+            ("start", "nightly", *MAY, "--mode", "some"),
+            2,
+            'mode: "some" is not one of missing, failed, unsuccessful, all',
+        ),
         (
             ("start", "nightly", "--from", "2026-05-04", "--to", "2026-05-01"),
             2,

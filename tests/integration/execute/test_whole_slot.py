@@ -238,10 +238,10 @@ def test_a_request_gets_the_slot_in_url_parameters_headers_and_body() -> None:
     ("url", "args", "reason"),
     [
         ("https://example.org/{slot:%d %H}", {}, "must not contain spaces"),
-        ("https://example.org{slot:@10.0.0.1}/", {}, "must not contain a user name"),
-        ("{slot:ftp}://example.org/", {}, "must begin with http"),
+        ("https://example.org{slot:@10.0.0.%u}/", {}, "must not contain a user name"),
+        ("{slot:ftp%u}://example.org/", {}, "must begin with http"),
         ("https://example.org:{slot:9%Y}/", {}, "port 92024 is out of range"),
-        ("https://example.org/", {"method": "{slot:CONNECT}"}, "args.method: expected a method"),
+        ("https://example.org/", {"method": "{slot:CONNECT%u}"}, "args.method: expected a method"),
         ("https://example.org/", {"headers": {"X-A": "{slot:a\r\nX-B: %d}"}}, "args.headers.X-A: must be printable"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_request_that_the_slot_makes_wrong_is_refused(url: str, args: dict[str
         read_request(fill_slot(claim("http", url, args, **WHOLE)))
 
 
-@pytest.mark.parametrize("url", ["http://{slot:127.0.0.1}:1/", "http://127.0.0.{slot:%u}:1/{slot:%d}"])
+@pytest.mark.parametrize("url", ["http://{slot:127.0.0.%u}:1/", "http://127.0.0.{slot:%u}:1/{slot:%d}"])
 def test_an_address_that_the_slot_makes_is_allowed_or_not(url: str) -> None:
     given = claim("http", url, {"connect_timeout_s": 1}, **WHOLE)
     outcome = execute(HttpExecutor([], 1), given)
@@ -282,8 +282,21 @@ def test_the_database_refuses_a_wrong_token_where_a_job_is_written(db: psycopg.C
 def test_other_kinds_and_other_braces_are_not_judged(db: psycopg.Connection) -> None:
     jobs.add(db, {"name": "a", "kind": "sql", "task": "SELECT '{slot:%Q}'"})
     jobs.add(db, {"name": "b", "task": "t", "args": {"text": "{slot:%Q}"}})
-    jobs.add(db, {"name": "c", "kind": "shell", "task": "awk '{slot}' {slot:} {slot:%Y} {x:%Q}"})
+    jobs.add(db, {"name": "c", "kind": "shell", "task": "awk '{slot}' {slot:} {slot:%Y} {x:%Q} ${slot:-%Q} {slot:Q}"})
     db.execute("""INSERT INTO pgsched.runs (kind, task, args) VALUES ('command', 'echo', '["{slot:%Q}"]')""")
+
+
+def test_a_variable_of_the_shell_is_no_token() -> None:
+    line = "slot=green; echo ${slot:-blue} ${slot:0:2}"
+    outcome = execute(ShellExecutor(Processes()), claim("shell", f"bash -c '{line}'", **WHOLE))
+    assert outcome.log_tail == "green gr\n"
+
+
+def test_more_tokens_than_are_filled_are_refused_where_a_job_is_written(db: psycopg.Connection) -> None:
+    job = {"name": "a", "kind": "command", "task": "echo {slot:%d}"}
+    jobs.add(db, job | {"args": ["{slot:%d}"] * 999})
+    with pytest.raises(Exception, match=r"^args: more than 1,000 tokens that begin with \{slot:$"):
+        jobs.add(db, job | {"name": "b", "args": ["{slot:%d}"] * 1000})
 
 
 def test_keys_and_parts_of_different_texts_are_no_token(db: psycopg.Connection) -> None:

@@ -288,3 +288,62 @@ def test_a_reset_mark_forgets_which_nominal_slots_were_decided(db: psycopg.Conne
         db.execute("UPDATE pgsched.jobs SET decided_until = now() + interval '90 days'")
     db.execute("SELECT pgsched.reset_mark('a')")
     assert job(db)["shifts"] is None
+
+
+def test_a_job_that_runs_once_may_get_a_schedule_that_a_calendar_shifts(db: psycopg.Connection) -> None:
+    make_calendar(db, {"weekdays": [0, 6]})
+    add(db, run_at=at(9))
+    before = datetime.now(UTC)
+    db.execute(
+        "UPDATE pgsched.jobs SET run_at = NULL, schedule = '0 3 * * *', calendar = 'office', on_excluded = %s", [NEXT]
+    )
+    assert datetime.fromisoformat(job(db)["shifts"]["at"]) >= before
+    lead(db)
+    found = job(db)
+    assert found["error"] is None and found["next_run_at"] > before
+    assert jobs.show_job(db, "a")["next_allowed_at"] == found["next_run_at"]
+
+
+def test_a_slot_that_a_resume_has_passed_over_is_not_shifted_to_later(db: psycopg.Connection) -> None:
+    """Its day is excluded, and the same edit that resumes the job lets excluded slots move."""
+    begun = datetime.now(UTC) - timedelta(hours=1)
+    make_calendar(db, {"from_date": (begun - DAY).date(), "until_date": (begun + DAY).date()})
+    add(db, schedule=f"{begun.second} {begun.minute} {begun.hour} * * *", calendar="office", paused=True)
+    past = [begun - 10 * DAY] * 4
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET decided_until = %s, anchor_at = %s, created_at = %s, paused_at = %s", past)
+    db.execute("UPDATE pgsched.jobs SET paused = false, on_excluded = %s", [NEXT])
+    found = job(db)
+    assert datetime.fromisoformat(found["shifts"]["at"]) == found["decided_until"]
+    lead(db)
+    after = job(db)["next_run_at"].date()
+    assert after == (begun + 2 * DAY).date(), "the slot of tomorrow, and not one of the pause"
+
+
+def test_what_the_column_shifts_cannot_be_is_an_error_of_the_job(db: psycopg.Connection) -> None:
+    make_calendar(db)
+    add(db, schedule="0 3 * * *", calendar="office", on_excluded=NEXT)
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("""UPDATE pgsched.jobs SET shifts = '{"at": "-infinity"}', next_run_at = now()""")
+    lead(db)
+    assert job(db)["error"].startswith("shifts: cannot be read: ValueError: ")
+    assert jobs.show_job(db, "a")["next_allowed_at"] is None
+
+
+@pytest.mark.parametrize("change", ["calendar", "own date", "on_excluded"])
+def test_a_job_whose_last_slot_lay_behind_its_end_goes_on_when_it_comes_back(
+    db: psycopg.Connection, change: str
+) -> None:
+    make_calendar(db, *([] if change == "own date" else [{"from_date": at(41).date()}]))
+    monthly(db, 41, on_excluded=NEXT, ends_at=at(41, 20))
+    if change == "own date":
+        db.execute("INSERT INTO pgsched.job_calendars SELECT id, %s, %s FROM pgsched.jobs", [at(41).date()] * 2)
+    loop = lead_loop(db)
+    wait_until(lambda: loop.run_once() >= 0 and job(db)["next_run_at"] is None, what="no slot before the end")
+    statement = {"calendar": "DELETE FROM pgsched.calendar_times", "own date": "DELETE FROM pgsched.job_calendars",
+                 "on_excluded": "UPDATE pgsched.jobs SET on_excluded = 'previous'"}[change]  # fmt: skip
+    db.execute(statement.encode())
+    expected = at(40) if change == "on_excluded" else at(41)
+    wait_until(lambda: loop.run_once() >= 0 and job(db)["next_run_at"] == expected, what=change)

@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.core.calendars.times import CalendarTime
 from pgsched.db.queries.jobs import jobs
-from pgsched.errors import InputError
+from pgsched.errors import InputError, NotPermitted
 from pgsched.services.jobs import shared_calendars as shared
 from tests.support.logins import Logins, not_refused, one
 
@@ -23,7 +23,10 @@ def test_a_producer_uses_the_calendars_of_others_and_changes_its_own(
     alice, bob, ops = logins.connect("alice"), logins.connect("bob"), logins.connect("ops")
     assert shared.add_times(bob, "bobs", [CalendarTime(weekdays=(0, 6))]) == (True, 1)
     alice.execute("INSERT INTO jobs (name, schedule, task, calendar) VALUES ('hers', '@daily', 't', 'bobs')")
-    assert jobs.show_planned_job(alice, "hers")["calendar_times"] == [("bobs", None, None, [0, 6], None, None, None)]
+    (times,) = jobs.show_planned_job(alice, "hers")["calendar_times"]
+    assert times == ("bobs", None, None, (0, 6), None, None, None)
+    with pytest.raises(NotPermitted, match='permission denied: calendar "bobs" belongs to role'):
+        shared.add_times(alice, "bobs", [], "hers now")
     own = "INSERT INTO calendar_times (calendar, from_date) VALUES ('bobs', '2030-01-01')"
     assert not_refused(alice, own, "SELECT delete_calendar('bobs')", "SELECT remove_calendar_times('bobs', '{1}')",
                        "DELETE FROM calendars", "DELETE FROM calendar_times",

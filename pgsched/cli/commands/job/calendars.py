@@ -1,4 +1,4 @@
-"""`pgsched job calendar`: exclude dates on which a job must not run, allow them again, or list them."""
+"""`pgsched job calendar`: a job's own excluded dates: add, remove or list them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def calendar(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Exclude dates, allow them again, or list them; dates are those of the job's time zone.
+    """Add, remove or list the excluded dates of one job, in its time zone. Several jobs share a `pgsched calendar`.
 
-    Slots on excluded dates are skipped with the reason. Dates removed from the middle of a stretch leave its two ends.
+    What becomes of slots on these dates, on_excluded says: by default they are skipped, with the reason. Dates removed
+    from the middle of a stretch leave its two ends.
 
     \b
     Example:

@@ -22,9 +22,9 @@ RunAt = Annotated[str | None, typer.Option(help="Run once, then: 22:00, tomorrow
 Overlap = Annotated[str | None, typer.Option(help="allow, skip (default), buffer_one, buffer_all, replace, terminate.")]
 CatchUp = Annotated[str | None, typer.Option(help="latest (default), skip, earliest, all.")]
 Attempts = Annotated[str | None, typer.Option(metavar="N", help="1-1000. Default: 3.")]
-Timeout = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Of one attempt: '90 seconds', '2h'.")]
+Timeout = Annotated[str | None, typer.Option(metavar="LENGTH", help="Longest time of one attempt: '90 seconds', '2h'.")]
 Priority = Annotated[str | None, typer.Option(metavar="N", help="0-9, lower first. Default: 5.")]
-Jitter = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Spread the starts over this long.")]
+Jitter = Annotated[str | None, typer.Option(metavar="LENGTH", help="Spread the starts over this long.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="COLUMN=VALUE", help="Any other column (repeatable); empty: its default."),
@@ -34,10 +34,11 @@ Keep = Annotated[
     typer.Option(metavar="[OUTCOME=]TIME", help="Keep its ended runs so long: 7d, or dead=90d (repeatable)."),
 ]
 Failures = Annotated[str | None, typer.Option(metavar="N", help="Alert after so many runs in a row that failed.")]
-Lateness = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Alert when a slot starts later than this.")]
-Longest = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Alert when an attempt takes longer.")]
-Expect = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Alert when it has not succeeded for so long.")]
+Lateness = Annotated[str | None, typer.Option(metavar="LENGTH", help="Alert when a slot starts later than this.")]
+Longest = Annotated[str | None, typer.Option(metavar="LENGTH", help="Alert when an attempt takes longer than this.")]
+Expect = Annotated[str | None, typer.Option(metavar="LENGTH", help="Alert when it has not succeeded for so long.")]
 FinishBy = Annotated[
-    str | None, typer.Option(metavar="INTERVAL", help="Alert when a slot has not succeeded so long after its time.")
+    str | None,
+    typer.Option(metavar="LENGTH", help="Alert when a slot has not succeeded this long after its time: '4 hours'."),
 ]
 PauseAfter = Annotated[str | None, typer.Option(metavar="N", help="Pause it after so many runs in a row that failed.")]

@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 def preview(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The job's name.", autocompletion=complete_jobs)
+        str | None, typer.Argument(metavar="NAME", help="The job's name.", autocompletion=complete_jobs)
     ] = None,
     expression: Expression = None,
     timezone: Zone = None,

@@ -1,4 +1,4 @@
-"""`pgsched calendar`: calendars that jobs share: list, show, add, remove, import."""
+"""`pgsched calendar`: calendars that jobs share: list, show, add, remove, delete, import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgsched.errors import InputError
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The calendar's name.")]
 Times = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TIME]...", help="Together one time: 2026-12-24..2026-12-26, sat,sun, 18:00-24:00."),
+    typer.Argument(metavar="TIME", help="Together one time: 2026-12-24..2026-12-26, sat,sun, 18:00-24:00."),
 ]
 MOST_BYTES = 5_000_000
 
@@ -27,13 +27,16 @@ MOST_BYTES = 5_000_000
 def register(app: typer.Typer) -> None:
     """Add the noun and its verbs to the command line."""
     noun = typer.Typer(
-        help="Calendars that jobs share: list, show, add, remove, import.", no_args_is_help=True, rich_markup_mode=None
+        help="Calendars that jobs share, the times at which they do not run: list, show, add, remove, delete, import.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
     )
     for name, verb in (
         ("list", list_calendars),
         ("show", show_calendar),
         ("add", add_time),
         ("remove", remove_time),
+        ("delete", delete_calendar),
         ("import", import_file),
     ):
         noun.command(name)(verb)
@@ -87,13 +90,14 @@ def add_time(
     name: Name,
     times: Times = None,
     reason: Annotated[str | None, typer.Option(help="Why; each slot that is skipped for it says so.")] = None,
-    description: Annotated[str | None, typer.Option(help="Of the calendar, for people.")] = None,
+    description: Annotated[str | None, typer.Option(help="What the calendar is, for people.")] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Exclude a time in a calendar, which is made if there is none. Times are those of each job's time zone.
+    """Exclude a time: jobs of the calendar do not run then. The calendar is made if there is none.
 
-    A time is made of dates, weekdays and hours, alone or together. Without one, the calendar is made or described.
+    A time is made of dates, weekdays and hours, alone or together, in each job's time zone. Without one, the calendar
+    is made or described.
 
     \b
     Example:
@@ -121,39 +125,45 @@ def remove_time(
     name: Name,
     times: Times = None,
     ids: Annotated[
-        list[int] | None, typer.Option("--id", metavar="ID", help="Of a time, as `show` lists it (repeatable).")
+        list[int] | None, typer.Option("--id", metavar="ID", help="The id of a time, as `show` lists it (repeatable).")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Delete the calendar, which no job may use.")] = False,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Allow a time again that a calendar excludes; with --all delete the calendar.
+    """Allow a time again that a calendar excludes.
 
     A time is written as `show` shows it.
 
     \b
     Example:
       pgsched calendar remove holidays 2026-12-24..2026-12-26
-      pgsched calendar remove holidays --all
     """
     from pgsched.services.jobs import shared_calendars as calendars
 
-    if everything == bool(times or ids):
-        raise InputError("time: give a time, --id or --all", "time")
+    if not (times or ids):
+        raise InputError("time: give a time or --id; `pgsched calendar delete` deletes the calendar", "time")
     wanted = parse_calendar_time(times) if times else None
     with session(dsn) as conn:
-        if everything:
-            calendars.delete_calendar(conn, name)
-            gone = []
-        else:
-            gone = calendars.remove_times(conn, name, wanted, ids or ())
+        gone = calendars.remove_times(conn, name, wanted, ids or ())
     if json:
-        return print_json({"name": name, "deleted": everything, "removed": [asdict(one) for one in gone]})
-    if everything:
-        print(f"calendar {format_cell(name)} is gone")
+        return print_json({"name": name, "removed": [asdict(one) for one in gone]})
     for one in gone:
         print(f"calendar {format_cell(name)} does not exclude {describe_time(one)} any more")
     return None
+
+
+def delete_calendar(name: Name, dsn: Dsn = None, json: Json = False) -> None:
+    """Delete a calendar that no job uses.
+
+    \b
+    Example:
+      pgsched calendar delete holidays
+    """
+    from pgsched.services.jobs import shared_calendars as calendars
+
+    with session(dsn) as conn:
+        calendars.delete_calendar(conn, name)
+    print_json({"name": name, "deleted": True}) if json else print(f"calendar {format_cell(name)} is gone")
 
 
 def import_file(
@@ -162,7 +172,9 @@ def import_file(
     timezone: Annotated[
         str | None, typer.Option(help="IANA zone of the calendar: timed events are converted to it.")
     ] = None,
-    years: Annotated[int, typer.Option(min=1, max=50, help="Write repeated events out so many years ahead.")] = 10,
+    years: Annotated[
+        int, typer.Option(min=1, max=50, help="How many years ahead repeated events are written out.")
+    ] = 10,
     replace: Annotated[bool, typer.Option("--replace", help="Remove the times that the file does not have.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the times.")] = False,
     dsn: Dsn = None,
@@ -171,7 +183,8 @@ def import_file(
     """Exclude the events of an iCalendar file in a calendar, which is made if there is none.
 
     All-day and timed events are understood, and simple rules by which they repeat. An event that is not understood is
-    named on stderr, and the exit code is 1.
+    named on stderr with its line, and the exit code is 1. The others are excluded all the same; with --replace nothing
+    is changed then.
 
     \b
     Example:

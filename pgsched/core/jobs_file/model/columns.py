@@ -89,7 +89,7 @@ WATCHED = {
     "max_lateness": watched(),
     "max_duration": watched(),
     "expect_every": watched(),
-    "finish_by": watched(),
+    "finish_by": Column(Length(SECOND, or_zero=True, no_time_of_day=True)),
     "alert_to": Column(ListOf(SinkName(), 20)),
 }
 JOB: Mapping[str, Column] = {

@@ -111,8 +111,8 @@ class CalendarTimes(Type):
         found = tuple(sorted(set(read_list(value, self._read_one)), key=order))
         if (repeated := sum(map(repeats, found))) > MOST_REPEATED:
             raise WrongValue(
-                f"{repeated} times on weekdays, or of the day, that are not bound to dates within {FEW_DAYS.days} days;"
-                f" at most {MOST_REPEATED} are allowed"
+                f"{repeated} times repeat: have weekdays or hours, and no dates, or dates more than"
+                f" {FEW_DAYS.days} days apart; at most {MOST_REPEATED} are allowed"
             )
         return found
 

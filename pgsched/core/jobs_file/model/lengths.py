@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pgsched.core.input_values import TIME_OF_DAY, time_of_day_problem
 from pgsched.core.jobs_file.model.spans import Span, read_span, span_of
 from pgsched.core.jobs_file.model.types import Type, WrongValue, shorten_value
 from pgsched.core.text import did_you_mean
@@ -18,15 +19,19 @@ class Length(Type):
     """A length of time: a text such as `90s` or `2 hours`, or a number of seconds.
 
     `or_zero`: zero is allowed too, although it is less than `least`.
+    `no_time_of_day`: `06:00` is refused, as it may be meant as a time of the day.
     """
 
     least: Span
     most: Span = TEN_YEARS
     or_zero: bool = False
+    no_time_of_day: bool = False
 
     def read(self, value: Any) -> Span:
         """Read the text or number."""
         span = None
+        if self.no_time_of_day and isinstance(value, str) and TIME_OF_DAY.fullmatch(value.strip()):
+            raise WrongValue(time_of_day_problem(value))
         if isinstance(value, str):
             span = read_span(value)
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e9:

@@ -37,7 +37,7 @@ class Request:
     """A request for a backfill: which slots of a job in [start, end) are to run again.
 
     `start`, `end`: ISO texts, in the job's time zone unless they have an offset
-    `mode`: missing (no run of the slot started), failed (a run started and did not succeed) or all
+    `mode`: missing (no run of the slot started), failed (a run started and did not succeed), unsuccessful (both) or all
     `max_active`: how many runs of the backfill may be open at once
     `reverse`: the newest slot first
     `priority`: of the runs, 0 to 9

@@ -12,16 +12,17 @@ from typing import Any
 from pgsched.core import text
 from pgsched.core.calendars.times import CalendarTime
 from pgsched.core.model import Row
+from pgsched.core.schedule.calendar import ReadRows, read_rows
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import raise_explained
 from pgsched.db.rows import fetch, first_row, rows, value
-from pgsched.errors import NotFound
+from pgsched.errors import NotFound, NotPermitted
 
 MOST = 10_000  # calendars that are listed
 USERS = 100  # jobs of a calendar that are listed
 # The times of a calendar, as core/schedule/calendar.py takes them.
-CalendarTimes = Sequence[Sequence[Any]]
+CalendarTimes = ReadRows
 
 
 class CalendarCache:
@@ -38,7 +39,7 @@ class CalendarCache:
         versions = literal(self._known[name][0] if name in self._known else None for name in wanted)
         for row in fetch(conn, "calendars_times", {"names": literal(wanted), "versions": versions}):
             if row["times"] is not None:
-                self._known[row["name"]] = (row["version"], [tuple(one) for one in row["times"]])
+                self._known[row["name"]] = (row["version"], read_rows(row["times"]))
         return {name: self._known[name][1] for name in wanted if name in self._known}
 
 
@@ -77,9 +78,10 @@ def make_calendar(conn: Connection[Any], name: str, description: str | None) -> 
 
 
 def describe_calendar(conn: Connection[Any], name: str, description: str) -> None:
-    """Change the description of a calendar. Raises NotFound."""
+    """Change the description of a calendar. Raises NotFound, and NotPermitted for another role's."""
     if first_row(conn, "calendars_describe", {"name": name, "description": description}) is None:
-        raise unknown_calendar(conn, name)
+        owner = show_calendar(conn, name)["owner"]
+        raise NotPermitted(f'permission denied: calendar "{name}" belongs to role "{owner}"')
 
 
 def add_times(conn: Connection[Any], name: str, times: Sequence[CalendarTime]) -> int:

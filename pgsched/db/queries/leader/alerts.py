@@ -64,7 +64,10 @@ def look_for_work(conn: Connection[Any]) -> AlertWork:
 
 
 def pause_failing_jobs(conn: Connection[Any], n: int = JOBS) -> list[Row]:
-    """Pause up to `n` jobs whose newest runs all failed; return (id, job, reason) of each."""
+    """Pause up to `n` jobs whose newest runs all failed; return (id, job, reason) of each.
+
+    With `error`: why the edit of the job was refused; None where it is paused.
+    """
     return fetch(conn, "alert_pause", {"n": n})
 
 

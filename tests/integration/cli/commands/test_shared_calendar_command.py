@@ -51,10 +51,10 @@ def test_times_are_added_shown_and_removed(pgsched: Command, db: psycopg.Connect
     assert (listed["name"], listed["times"], listed["jobs"], listed["last_date"]) == ("office", 2, 1, "2030-12-26")
     gone = pgsched("calendar", "remove", "office", "2030-12-24..2030-12-26")
     assert gone.out == "calendar office does not exclude 2030-12-24..2030-12-26 any more\n"
-    refused = pgsched("calendar", "remove", "office", "--all")
+    refused = pgsched("calendar", "delete", "office")
     assert (refused.code, "calendar: jobs use it: nightly" in refused.err) == (2, True)
     db.execute("DELETE FROM pgsched.jobs")
-    assert pgsched("calendar", "remove", "office", "--all").out == "calendar office is gone\n"
+    assert pgsched("calendar", "delete", "office").out == "calendar office is gone\n"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,8 @@ def test_times_are_added_shown_and_removed(pgsched: Command, db: psycopg.Connect
         (("add", "office", "--reason", "x"), 2, "reason: is for a time"),
         (("add", "", "sat"), 2, "name: must not be empty"),
         (("add", "office", "1969-01-01"), 2, "from_date: 1969-01-01 is not a date between 1970 and 9000"),
-        (("remove", "office"), 2, "time: give a time, --id or --all"),
+        (("remove", "office"), 2, "time: give a time or --id"),
+        (("delete", "ofice"), 8, 'there is no calendar named "ofice"; did you mean office'),
         (("remove", "office", "sun"), 2, 'time: calendar office has no time "sun"'),
         (("remove", "office", "--id", "99"), 2, "id: calendar office has no time with id 99"),
         (("import", "/no/such.ics", "--name", "office"), 2, "file: /no/such.ics: No such file or directory"),
@@ -93,6 +94,9 @@ def test_a_file_is_imported_and_what_is_not_understood_is_named(
     assert excluded(pgsched, "holidays") == ["2030-12-24..2030-12-26 Christmas"]
     again = pgsched("calendar", "import", str(file), "--name", "holidays")
     assert again.out == "calendar holidays: 1 time in the file, 0 of them new\n"
+    refused = pgsched("calendar", "import", str(file), "--name", "holidays", "--replace")
+    assert (refused.code, "replace: nothing is changed" in refused.err) == (2, True)
+    assert excluded(pgsched, "holidays") == ["2030-12-24..2030-12-26 Christmas"]
     file.write_text(ICAL.replace("20301224", "20301223").replace("FREQ=SECONDLY", "FREQ=YEARLY;COUNT=2"))
     replaced = pgsched("calendar", "import", str(file), "--name", "holidays", "--replace")
     assert (replaced.code, replaced.out) == (0, "calendar holidays: 3 times in the file, 3 of them new, 1 removed\n")

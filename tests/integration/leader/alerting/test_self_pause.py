@@ -7,6 +7,7 @@ import pytest
 
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import alerts
+from pgsched.leader.alerting import incidents
 from pgsched.leader.alerting.incidents import UNWATCHED_S
 from pgsched.leader.duties.housekeeping import AlertsDuty
 from tests.support.db.alerting import check, job, slot
@@ -15,7 +16,7 @@ from tests.support.db.setting import Aside, Open
 
 
 def pause(db: psycopg.Connection) -> list[str]:
-    return [row["job"] for row in alerts.pause_failing_jobs(db)]
+    return [row["job"] for row in alerts.pause_failing_jobs(db) if row["error"] is None]
 
 
 def test_a_job_pauses_itself_after_so_many_dead_runs_in_a_row(db: psycopg.Connection) -> None:
@@ -85,6 +86,20 @@ def test_a_locked_job_or_one_that_cannot_be_edited_holds_up_no_other(db: psycopg
     assert Aside(lambda: pause(db)).result(10) == ["right"]
     person.rollback()
     assert pause(db) == ["locked"]
+
+
+def test_a_job_that_cannot_be_paused_is_said_once(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[dict[str, str]] = []
+    monkeypatch.setattr(incidents.logger, "error", lambda event, **more: said.append(more))
+    slot(db, job(db, "wrong", pause_after_failures=1), 5, "dead")
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute("UPDATE pgsched.jobs SET timezone = 'Nowhere'")
+    loop = lead(db)
+    for _ in range(2):
+        duty_of(loop, AlertsDuty).watch.look(db, loop.term.leading, leads=True)
+    (line,) = said
+    assert line["job"] == "wrong" and line["error"].startswith("timezone: ")
 
 
 def test_the_leader_does_it_with_its_alerts_and_says_so(db: psycopg.Connection) -> None:

@@ -229,7 +229,11 @@ def test_the_leader_is_notified_of_a_new_backfill(db: psycopg.Connection, connec
         ({}, Request("2026-05-02", "2026-05-02"), "to: 2026-05-02 is not later than 2026-05-02"),
         ({}, Request("moonday", "2026-05-02"), 'from: "moonday" is not a time'),
         ({}, Request("1969-01-01", "2026-05-02"), 'from: "1969-01-01" is not an instant between 1970 and 9000'),
-        ({}, Request("2026-05-01", "2026-05-02", "some"), 'mode: "some" is not one of missing, failed, all'),
+        (
+            {},
+            Request("2026-05-01", "2026-05-02", "some"),
+            'mode: "some" is not one of missing, failed, unsuccessful, all',
+        ),
         ({}, Request("2026-05-01T01:00", "2026-05-01T02:00"), "job a has no decided slot in that range"),
         ({"schedule": "@every 1h"}, Request("2026-05-01", "2026-05-02"), "job a has no decided slot in that range"),
         ({"schedule": "@after 1h"}, Request("2026-05-01", "2026-05-02"), "job a has no schedule whose past slots"),

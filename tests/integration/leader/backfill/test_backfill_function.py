@@ -110,7 +110,7 @@ def test_no_slots_or_too_many_end_the_backfill_with_the_reason(
         ("'a', '2026-05-01Z', NULL", "to_at: must not be null"),
         ("'a', '-infinity', '2026-05-02Z'", "from_at: -infinity is not an instant between 1970 and 9000"),
         ("'a', '2026-05-02Z', '2026-05-02Z'", "to_at: 2026-05-02 00:00:00.* is not later than 2026-05-02"),
-        ("'a', '2026-05-01Z', '2026-05-02Z', 'some'", 'mode: "some" is not one of missing, failed, all'),
+        ("'a', '2026-05-01Z', '2026-05-02Z', 'some'", 'mode: "some" is not one of missing, failed, unsuccessful, all'),
         ("'a', '2026-05-01Z', '2026-05-02Z', NULL", "mode: must not be null"),
         ("'a', '2026-05-01Z', '2026-05-02Z', max_active => 0", "max_active: 0 is out of range 1-1000"),
         ("'a', '2026-05-01Z', '2026-05-02Z', priority => 10", "priority: 10 is out of range 0-9"),

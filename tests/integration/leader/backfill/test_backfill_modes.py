@@ -1,4 +1,4 @@
-"""The modes of a backfill (missing, failed, all): which slots each of them runs, and the reasons that are shown."""
+"""The modes of a backfill: which slots each of them runs, and the reasons that are shown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> int:
 
 DAYS = [MAY + n * DAY for n in range(10)]
 CLAIM = {"token": "00000000-0000-0000-0000-000000000000", "lease_until": MAY}
-MISSING, FAILED, LEFT = ("missing", "all"), ("failed", "all"), ()
+MISSING, FAILED, LEFT = ("missing", "unsuccessful", "all"), ("failed", "unsuccessful", "all"), ()
 # for each day of May: the state of its row, further columns, the modes that run it, and the end of the reason
 KINDS: list[tuple[str | None, dict[str, Any], tuple[str, ...], str]] = [
     ("succeeded", {"started_at": MAY}, ("all",), "succeeded"),
@@ -83,6 +83,7 @@ def test_no_slot_is_both_missing_and_failed_and_all_takes_each(db: psycopg.Conne
         for _, choices in [backfills.preview_backfill(db, "a", Request("2026-05-01", "2026-05-11", mode))]
     }
     assert taken["missing"] & taken["failed"] == set()
+    assert taken["missing"] | taken["failed"] == taken["unsuccessful"]
     assert taken["all"] - taken["missing"] - taken["failed"] == {DAYS[0]}, "and what succeeded once more"
 
 
@@ -100,7 +101,8 @@ def test_a_slot_that_a_run_stood_for_is_missing_but_not_failed(db: psycopg.Conne
         mode: [c.action for c in backfills.preview_backfill(db, "a", Request("2026-05-01", "2026-05-08", mode))[1]]
         for mode in core.MODES
     }
-    assert actions == {"missing": ["run"] * 6 + ["leave"], "failed": ["leave"] * 7, "all": ["run"] * 6 + ["again"]}
+    assert actions == {"missing": ["run"] * 6 + ["leave"], "failed": ["leave"] * 7,
+                       "unsuccessful": ["run"] * 6 + ["leave"], "all": ["run"] * 6 + ["again"]}  # fmt: skip
 
 
 def test_a_stretch_that_ends_far_behind_the_range_is_found(db: psycopg.Connection) -> None:

@@ -14,6 +14,7 @@ from pgsched.services.jobs import backfilling
 from pgsched.services.jobs.backfilling import Together
 from tests.support.db.backfilling import DAY, MAY, work
 from tests.support.db.setting import cut
+from tests.support.fleet import one
 from tests.support.planning.after_jobs import decide_held
 
 THREE = Request("2026-05-01", "2026-05-04", max_active=10)
@@ -126,6 +127,25 @@ def test_upstream_jobs_come_first_and_one_after_the_other(db: psycopg.Connection
         end(db, name, *["succeeded"] * 3)
         work_all(db)
     assert [backfills.show_backfill(db, one["id"])["state"] for one in started.backfills] == ["finished"] * 3
+
+
+def test_the_default_mode_repairs_a_chain_and_repeats_no_success(db: psycopg.Connection) -> None:
+    backfilling.start_together(db, "check", THREE, UP)
+    work_all(db)
+    end(db, "load", "succeeded", "dead", "succeeded")
+    work_all(db)
+    end(db, "check", "succeeded", "", "succeeded")
+    work_all(db)
+    assert states(db, "check") == ["succeeded", "cancelled", "succeeded"]
+    ids = one(db, "SELECT pgsched.backfill_in_order('{load,check}', '2026-05-01Z', '2026-05-04Z')")
+    assert {backfills.show_backfill(db, number)["mode"] for number in ids} == {"unsuccessful"}
+    work_all(db)
+    assert states(db, "load") == ["succeeded", "queued", "succeeded"]
+    end(db, "load", "", "succeeded")
+    work_all(db)
+    end(db, "check", "", "succeeded")
+    work_all(db)
+    assert states(db, "check") == ["succeeded"] * 3
 
 
 def test_without_the_order_a_child_is_decided_before_its_parent(

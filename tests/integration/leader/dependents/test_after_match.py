@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from pgsched.leader.passed_over import record_stretches
+from pgsched.services.runs import changes
 from tests.support.planning.after_jobs import add_job, add_slot, decide, decide_held, end, hold_slot, lead, runs, told
 
 
@@ -83,10 +84,28 @@ def test_since_last_is_skipped_without_a_success(db: psycopg.Connection) -> None
     pair(db, "since_last")
     add_slot(db, "load", 1, "succeeded")
     add_slot(db, "report", 2, "succeeded")
-    add_slot(db, "load", 3, "dead")
     held = hold_slot(db, "report", 6)
     decide_held(db)
     assert told(db, held) == ("skipped", 'after_jobs: job "load" has not succeeded since the slot before this one')
+
+
+def test_since_last_names_the_run_that_failed_and_a_retry_of_the_tree_revives_both(db: psycopg.Connection) -> None:
+    pair(db, "since_last")
+    add_slot(db, "report", 2, "succeeded")
+    failed = add_slot(db, "load", 3, "dead")
+    add_slot(db, "load", 4, "skipped", reason="overlap: x")
+    held = hold_slot(db, "report", 6)
+    decide_held(db)
+    assert told(db, held) == ("skipped", f"dependency: run {failed} (t) is dead")
+    retried = changes.retry(db, failed)
+    assert [left["id"] for left in retried.left] == [held]
+    db.execute("UPDATE pgsched.runs SET state = 'dead', finished_at = now() WHERE id = %s", [failed])
+    changes.retry_graph(db, held)
+    decide_held(db)
+    assert [told(db, run)[0] for run in (failed, held)] == ["queued", "waiting"]
+    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = %s", [failed])
+    decide_held(db)
+    assert told(db, held)[0] == "queued"
 
 
 def test_since_last_waits_while_one_of_them_is_unfinished(db: psycopg.Connection) -> None:

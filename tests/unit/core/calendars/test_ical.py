@@ -97,6 +97,73 @@ def test_a_rule_that_repeats_each_week_is_one_time() -> None:
     assert until == [CalendarTime(day("2026-06-01"), day("2026-06-10"))]
 
 
+def test_a_rule_repeats_in_the_zone_of_its_event() -> None:
+    monday = ("DTSTART;TZID=America/New_York:20260105T200000", "DTEND;TZID=America/New_York:20260105T210000")
+    found = times(*monday, "RRULE:FREQ=WEEKLY;BYDAY=MO", zone=BERLIN, years=1)
+    assert {time.from_date.isoweekday() for time in found if time.from_date} == {2}  # Tuesday in Berlin
+    begins = {str(time.from_date): time.from_time for time in found}
+    # the clocks of New York change three weeks before those of Berlin
+    assert [begins[day] for day in ("2026-03-03", "2026-03-10", "2026-03-31")] == ["02:00:00", "01:00:00", "02:00:00"]
+    utc = times("DTSTART:20260105T090000Z", "DURATION:PT1H", "RRULE:FREQ=DAILY;UNTIL=20260601T080000Z", zone=BERLIN)
+    assert (utc[0].from_time, utc[-1].from_time, str(utc[-1].until_date)) == ("10:00:00", "11:00:00", "2026-05-31")
+    same = times("DTSTART;TZID=Europe/Berlin:20260601T180000", "DURATION:PT1H", "RRULE:FREQ=DAILY", zone=BERLIN)
+    assert same == [CalendarTime(day("2026-06-01"), ical.LAST, None, "18:00:00", "19:00:00")]
+
+
+def test_an_event_in_the_hour_that_comes_twice_keeps_its_length() -> None:
+    found = times("DTSTART:20261025T003000Z", "DTEND:20261025T013000Z", zone=BERLIN)
+    assert found == [CalendarTime(day("2026-10-25"), day("2026-10-25"), None, "02:30:00", "03:30:00")]
+
+
+def test_until_is_an_instant() -> None:
+    york = ("DTSTART;TZID=America/New_York:20260504T090000", "DTEND;TZID=America/New_York:20260504T100000")
+    rule = "RRULE:FREQ=WEEKLY;BYDAY=MO;UNTIL=20260601T035959Z"
+    assert times(*york, rule)[0].until_date == day("2026-05-31")
+    assert str(times(*york, rule, zone=BERLIN)[-1].from_date) == "2026-05-25"
+    daily = ("DTSTART;TZID=Europe/Berlin:20260501T090000", "DURATION:PT1H")
+    for until, last in (
+        ("20260601T000000Z", "2026-05-31"),
+        ("20260601T070000Z", "2026-06-01"),
+        ("20260601", "2026-06-01"),
+    ):
+        assert str(times(*daily, f"RRULE:FREQ=DAILY;UNTIL={until}", zone=BERLIN)[0].until_date) == last
+        assert dates(*daily, f"RRULE:FREQ=DAILY;INTERVAL=31;UNTIL={until}")[-1] == (
+            "2026-06-01" if last > "2026-06" else "2026-05-01"
+        )
+    for_ever = times("DTSTART;VALUE=DATE:20260601", "RRULE:FREQ=DAILY;UNTIL=99991231T235959Z")
+    assert for_ever == [CalendarTime(day("2026-06-01"), ical.LAST)]
+
+
+def test_a_rule_that_is_over_gives_no_time() -> None:
+    cut = ("DTSTART;VALUE=DATE:20260105", "RRULE:FREQ=WEEKLY;UNTIL=20251231")
+    old = ("DTSTART:20100104T090000", "DURATION:PT1H", "RRULE:FREQ=WEEKLY;UNTIL=20121231T090000")
+    assert times(*cut) == times(*old) == []
+
+
+def test_weeks_begin_where_the_rule_says() -> None:
+    sunday = ("DTSTART;VALUE=DATE:20260104", "RRULE:FREQ=WEEKLY;INTERVAL=2;COUNT=4;BYDAY=SU,WE")
+    assert dates(*sunday) == ["2026-01-04", "2026-01-14", "2026-01-18", "2026-01-28"]
+    assert dates(sunday[0], sunday[1] + ";WKST=SU") == ["2026-01-04", "2026-01-07", "2026-01-18", "2026-01-21"]
+
+
+def test_the_first_day_counts_though_the_rule_does_not_name_it() -> None:
+    assert times("DTSTART;VALUE=DATE:20260601", "RRULE:FREQ=WEEKLY;BYDAY=TU") == [
+        CalendarTime(day("2026-06-01"), day("2026-06-01")), CalendarTime(day("2026-06-01"), ical.LAST, (2,))
+    ]  # fmt: skip
+
+
+def test_a_rule_that_began_long_ago_still_repeats() -> None:
+    found = dates("DTSTART;VALUE=DATE:19010101", "RRULE:FREQ=DAILY;BYMONTH=6", "EXDATE:20270610", years=1)
+    assert (found[0], found[-1], len(found)) == ("2025-06-01", "2027-06-01", 61)
+
+
+def test_what_the_rules_of_a_file_go_through_is_bounded() -> None:
+    never = "DTSTART;VALUE=DATE:20260201\nRRULE:FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"
+    assert read_ical(calendar(*[never] * 300), TODAY).remarks == []
+    with pytest.raises(InputError, match=r"^file: line 4: the rules of this file repeat too often$"):
+        read_ical(calendar("\n".join(["DTSTART;VALUE=DATE:00200101", "RRULE:FREQ=DAILY;COUNT=9999;BYMONTH=2"])), TODAY)
+
+
 def test_excluded_days_of_a_rule_are_left_out() -> None:
     rule = ("DTSTART;VALUE=DATE:20260601", "RRULE:FREQ=WEEKLY;COUNT=3", "EXDATE;VALUE=DATE:20260608")
     assert dates(*rule) == ["2026-06-01", "2026-06-15"]
@@ -116,6 +183,18 @@ def test_excluded_days_of_a_rule_are_left_out() -> None:
         ("DTSTART;VALUE=DATE:20260202\nRRULE:FREQ=YEARLY;INTERVAL=0", "RRULE with INTERVAL=0 is not understood"),
         ("DTSTART;VALUE=DATE:20260202\nRDATE:20260303", "RDATE is not understood"),
         ("DTSTART;VALUE=DATE:00010202", "it lies outside the years 1970 to 8999"),
+        ("DTSTART;VALUE=DATE:99991231", "it lies outside the years 1970 to 8999"),
+        ("DTSTART;VALUE=DATE:89991230\nDURATION:P9999W", "it lies outside the years 1970 to 8999"),
+        (
+            "DTSTART;VALUE=DATE:20260202\nRRULE:FREQ=DAILY;UNTIL=20260501T000000Z",
+            "its UNTIL is in UTC: give the time zone of the calendar (--timezone)",
+        ),
+        ("DTSTART;VALUE=DATE:20260202\nRRULE:FREQ=DAILY;UNTIL=XXXX", '"XXXX" is neither a date nor a time'),
+        ("DTSTART;VALUE=DATE:20260202\nRRULE:FREQ=DAILY;WKST=X", "RRULE with WKST=X is not understood"),
+        (
+            "DTSTART;VALUE=DATE:20260202\nRRULE:FREQ=MONTHLY;BYDAY=" + ",".join(["1MO"] * 101),
+            f"RRULE with BYDAY={','.join(['1MO'] * 101)[:50]} is not understood",
+        ),
     ],
 )
 def test_what_is_not_understood_is_said_with_its_line(lines: str, remark: str) -> None:

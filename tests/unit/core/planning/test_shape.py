@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -14,6 +14,8 @@ from pgsched.core.planning.job_schedule import job_schedule
 from pgsched.core.planning.plan import catch_up_policy, decide_job, plan_on_time
 from pgsched.core.planning.shared_plan import NOTHING, Shape
 from pgsched.core.planning.slot_intervals import add_intervals
+from pgsched.core.schedule import calendar
+from pgsched.core.schedule.calendar import read_rows
 from tests.support.simulation.simulate import BASE
 
 NOW = datetime(2026, 11, 1, 6, 30, 0, 250_000, tzinfo=UTC)
@@ -101,3 +103,18 @@ def test_many_jobs_cost_one_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     decided = [shared.decide(n, first + n * timedelta(milliseconds=17)) for n in range(1000)]
     assert len(asked) == 1
     assert len({id(one) for one in decided}) == 1
+
+
+def test_the_excluded_times_of_a_shape_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A calendar may have 5,000 times, and a job may be decided each second."""
+    holidays = read_rows([("c", date(2030, 1, 1), date(2030, 1, 1), None, None, None, None)])
+    read: list[Any] = []
+    monkeypatch.setattr(calendar, "_row", lambda row: read.append(row) or tuple(row))
+    row = terms(schedule="* * * * * *", on_excluded="next_business_day", shifts=None, calendar_times=holidays,
+                excluded=[[date(2031, 1, 1), date(2031, 1, 1), None]])  # fmt: skip
+    Shape(row | {"excluded": None}).decide(1, NOW - timedelta(seconds=2), ANCHOR)
+    assert read == []
+    shape = Shape(row)
+    assert len(read) == 2
+    shape.decide(1, NOW - timedelta(seconds=2), ANCHOR)
+    assert len(read) == 2

@@ -279,6 +279,21 @@ def test_many_windows_take_no_long_time() -> None:
 
 
 @pytest.mark.parametrize("step", [NEXT, PREVIOUS])
+def test_which_slots_move_past_a_day_is_computed_once(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job is decided each second, and each time the leader asks for it."""
+    rows = [Times(begins=time(n // 4, n % 4 * 15), ends=time(n // 4, n % 4 * 15 + 7)) for n in range(96)]
+    schedule = shifted("* * * * * *", BERLIN, rows, step)
+    first = decided_at(schedule, utc("2026-05-01 10:00:01"))
+    asked: list[date] = []
+    monkeypatch.setattr(ShiftingDays, "_on_their_way", lambda _, day: asked.append(day) or iter(()))
+    assert decided_at(schedule, utc("2026-05-01 10:00:01")) == first
+    decided_at(schedule, utc("2026-05-01 10:00:02"))
+    assert asked == []
+    decided_at(schedule, utc("2026-05-02 10:00:00"))
+    assert asked == [date(2026, 5, 2)]
+
+
+@pytest.mark.parametrize("step", [NEXT, PREVIOUS])
 def test_a_rare_schedule_is_found(step: int) -> None:
     schedule = shifted("0 9 29 2 *", BERLIN, [WEEKEND, Times(begins=time(2), ends=time(3))], step)
     slots = list(islice(schedule.between(utc("2026-01-01"), FOR_EVER), 2))

@@ -30,10 +30,11 @@ def filled(value: Any, local: datetime = BERLIN) -> Any:
         ("{slot:%Y/%m/%d %H:%M:%S%z %Z}", "2026/03/29 00:30:00+0100 CET"),
         ("{slot:%A, %d %B %j week %V of %G}", "Sunday, 29 March 088 week 13 of 2026"),
         ("{slot:100%%}", "100%"),
-        ("{slot:day}", "day"),
+        ("{slot:day %d}", "day 29"),
         ("{slot:%%A %%%A}", "%A %Sunday"),
         ("{slot:{slot:%d}}", "{slot:29}"),  # what was filled in is not read again
-        ("{slot:%%Y} {slot:$(date)}", "%Y $(date)"),
+        ("{slot:%%Y} {slot:$(date)%%}", "%Y $(date)%"),
+        ("$ {slot:%d}", "$ 29"),
     ],
 )
 def test_a_token_is_the_slot_in_the_jobs_zone(text: str, expected: str) -> None:
@@ -55,6 +56,10 @@ def test_a_token_is_the_slot_in_the_jobs_zone(text: str, expected: str) -> None:
         "{slot:%Y",
         "{0.__class__}",
         "${slot%Y}",
+        "${slot:-blue}",
+        "${slot:0:4}",
+        "${slot:-%Y}",
+        "{slot:day}",
     ],
 )
 def test_every_other_brace_is_text(text: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import psycopg
 import pytest
 
 from tests.support.db.passing import add, job
-from tests.support.db.setting import make_calendar
+from tests.support.db.setting import Aside, Open, make_calendar, wait_until_waits
 from tests.support.fleet import one
 
 
@@ -21,6 +22,7 @@ from tests.support.fleet import one
         ({"from_date": "2026-01-02", "until_date": "2026-01-01"}, "until_date: 2026-01-01 is earlier than from_da"),
         ({"weekdays": [7]}, "weekdays: expected numbers from 0 (Sunday) to 6"),
         ({"weekdays": []}, "weekdays: expected numbers from 0 (Sunday) to 6"),
+        ({"weekdays": [[0, 1], [2, 3]]}, "weekdays: must be a plain list"),
         ({"from_time": "10:00"}, "from_time: from_time and until_time belong together"),
         ({"from_time": "10:00", "until_time": "10:00"}, "until_time: 10:00:00 is not later than from_time, 10:00:00"),
         ({"weekdays": [1], "reason": ""}, "reason: must not be empty"),
@@ -55,7 +57,7 @@ def test_a_calendar_has_a_bounded_number_of_times(db: psycopg.Connection) -> Non
     fill = "INSERT INTO pgsched.calendar_times (calendar, {}) SELECT 'office', {} FROM generate_series(1, %s) n"
     repeated = fill.format("weekdays", "'{1}'::integer[]").encode()
     db.execute(repeated, [100])
-    with pytest.raises(psycopg.errors.CheckViolation, match="at most 100 times on weekdays"):
+    with pytest.raises(psycopg.errors.CheckViolation, match="at most 100 times of a calendar may repeat"):
         db.execute(repeated, [1])
     dated = fill.format(
         "from_date, until_date", "date '2026-01-01' + n::integer, date '2026-01-01' + n::integer"
@@ -63,6 +65,27 @@ def test_a_calendar_has_a_bounded_number_of_times(db: psycopg.Connection) -> Non
     db.execute(dated, [4900])
     with pytest.raises(psycopg.errors.CheckViolation, match="at most 5000 times"):
         db.execute(dated, [1])
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_two_transactions_cannot_both_have_room_for_their_times(
+    db: psycopg.Connection, connect: Open, guarded: bool
+) -> None:
+    make_calendar(db)
+    if not guarded:  # counted before the calendar is locked
+        db.execute("ALTER TRIGGER d_most ON pgsched.calendar_times RENAME TO b_most")
+    fill = (
+        b"INSERT INTO pgsched.calendar_times (calendar, from_date)"
+        b" SELECT 'office', date '2026-01-01' + n::integer FROM generate_series(1, 2501) n"
+    )
+    first, second = connect(autocommit=False), connect()
+    first.execute(fill)
+    other = Aside(lambda: second.execute(fill))
+    wait_until_waits(db)
+    first.commit()
+    with pytest.raises(psycopg.errors.CheckViolation, match="at most 5000 times") if guarded else nullcontext():
+        other.result()
+    assert one(db, "SELECT count(*) FROM pgsched.calendar_times") == (2501 if guarded else 5002)
 
 
 def test_a_calendar_has_a_bounded_number_of_times_on_one_date(db: psycopg.Connection) -> None:
@@ -74,6 +97,6 @@ def test_a_calendar_has_a_bounded_number_of_times_on_one_date(db: psycopg.Connec
     )
     db.execute(fill.format(3).encode(), [1000])
     db.execute(fill.format(0).encode(), [100])
-    with pytest.raises(psycopg.errors.CheckViolation, match="calendar: a calendar has at most 100 times of the day on"):
+    with pytest.raises(psycopg.errors.CheckViolation, match="calendar: at most 100 times with hours may fall on"):
         db.execute(fill.format(0).encode(), [1])
     assert one(db, "SELECT count(*) FROM pgsched.calendar_times") == 1100
