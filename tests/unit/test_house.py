@@ -163,7 +163,7 @@ def test_no_property_test_has_a_deadline_for_each_example() -> None:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef)
         for decorators in [" ".join(ast.unparse(one) for one in node.decorator_list)]
-        if re.search(r"\bgiven\(", decorators) and not re.search(r"deadline=None|\bpatient\(", decorators)
+        if re.search(r"\bgiven\(", decorators) and not re.search(r"deadline=None|\b(patient|examples)\(", decorators)
     ]
     assert bounded == []
 

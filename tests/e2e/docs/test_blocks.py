@@ -49,7 +49,6 @@ def own_server() -> Iterator[str]:
         place.remove()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)  # long enough for a busy machine
 @pytest.mark.parametrize("played", [name for name, page in ALL.items() if page.blocks], indirect=True)
 def test_every_block_of_the_page_runs(played: Play) -> None:

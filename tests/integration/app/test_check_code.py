@@ -66,6 +66,7 @@ def test_with_a_database_the_jobs_are_compared_and_nothing_is_written(
     assert db.execute("SELECT count(*) FROM pgsched.workers").fetchone() == (0,)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "name", "error"),
     [

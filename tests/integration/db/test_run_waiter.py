@@ -196,6 +196,7 @@ def test_a_database_without_our_schema_ends_the_wait_at_once(db: psycopg.Connect
         waiter.wait([1], 60)
 
 
+@pytest.mark.long
 def test_the_thread_and_its_connection_end_when_nobody_waits(
     db: psycopg.Connection[Any], waiter: RunWaiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def renewals(db: Db, count: int) -> None:
         wait_until(lambda before=before: value(db, lease) > before, 30, "a renewal")  # type: ignore[misc]
 
 
+@pytest.mark.long
 def test_ten_thousand_locks_are_renewed_by_one_write(app: App, db: Db) -> None:
     first = app.lock("first", ttl=2).acquire()
     db.execute("""
@@ -96,6 +97,7 @@ def test_an_unused_session_ends_and_the_next_use_opens_another(
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_a_process_that_stood_still_past_its_ttl_has_lost_what_it_had(dsn: str, app: App, db: Db) -> None:
     text = """
 lock = app.lock('a', ttl=1)
@@ -121,6 +123,7 @@ except LeaseLost:
             assert mine.is_held and fences(db) == [mine.fence]
 
 
+@pytest.mark.long
 def test_it_counts_as_lost_before_the_database_can_give_it_on(app: App, dsn: str, db: Db) -> None:
     """The connections are silent: nobody tells the holder. Its own clock does."""
     with Proxy(dsn) as proxy, another(proxy.dsn) as (far,):
@@ -135,6 +138,7 @@ def test_it_counts_as_lost_before_the_database_can_give_it_on(app: App, dsn: str
         proxy.heal()
 
 
+@pytest.mark.long
 def test_a_cut_connection_costs_no_lock(dsn: str, db: Db) -> None:
     with Proxy(dsn) as proxy, another(proxy.dsn) as (far,), far.lock("a", ttl=9) as mine:
         for _ in range(5):
@@ -184,6 +188,7 @@ def test_nobody_delays_a_renewal(db: Db, connect: Connect, logins: Logins) -> No
     assert value(alice, renew, mine) == fence
 
 
+@pytest.mark.long
 def test_a_session_that_cannot_be_renewed_for_a_while_delays_no_other_one(app: App, db: Db, connect: Connect) -> None:
     slow, quick = app.lock("a", ttl=3).acquire(), app.lock("b", ttl=2)
     with quick:
@@ -235,6 +240,7 @@ def test_a_role_has_a_hundred_thousand_names_and_forgets_unused_ones(db: Db, log
     assert refused(alice, "SELECT pgsched.lock_acquire('new3', gen_random_uuid())") == "23514"
 
 
+@pytest.mark.long
 def test_a_flood_of_notifications_does_not_keep_the_thread_from_renewing(app: App, db: Db, logins: Logins) -> None:
     """Any role may notify on any channel. What names no place of the session costs no statement."""
     bob, over = logins.connect("bob"), threading.Event()

@@ -131,6 +131,7 @@ def test_a_watch_that_is_too_late_says_that_it_skipped(app: App, db: Db) -> None
     assert next(late).value == "after"
 
 
+@pytest.mark.long
 def test_a_watch_that_reads_too_slowly_gets_what_the_database_keeps(app: App, db: Db) -> None:
     """More than the feed keeps, and in the end more than the database keeps."""
     with app.watch("app/", timeout=20) as slow, app.watch("app/", timeout=20) as fast:

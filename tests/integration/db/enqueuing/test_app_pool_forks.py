@@ -85,6 +85,7 @@ def test_a_child_leaves_an_idle_connection_to_a_parent_that_was_not_told(
     pool.close()
 
 
+@pytest.mark.long
 def test_a_fork_while_threads_enqueue_blocks_nobody(task: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     stop = threading.Event()
 

@@ -28,6 +28,7 @@ def write_app(folder: Path, text: str) -> None:
 BUYS = "@app.task(name='buy', run_in='process')\ndef buy(): return __name__\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("then", "result", "error"),
     [
@@ -85,6 +86,7 @@ def output_of(folder: Path, *command: str) -> str:
     return ended.stdout
 
 
+@pytest.mark.long
 def test_an_app_of_the_main_module_is_imported_by_its_real_name(tmp_path: Path) -> None:
     write_app(tmp_path, PROGRAM + "if __name__ == '__main__':\n    work()")
     assert output_of(tmp_path, "shop.py") == "shop\n"

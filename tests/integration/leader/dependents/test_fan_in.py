@@ -183,6 +183,7 @@ def test_an_edge_added_while_the_last_parents_are_marked_is_watched(
     assert states(db, child) == ["queued"]
 
 
+@pytest.mark.long
 def test_another_leader_begins_the_marking_again(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
     child, parents = fan_in
     round_of(db, DependencyCursor())

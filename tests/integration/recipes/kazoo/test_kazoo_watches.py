@@ -140,6 +140,7 @@ def test_a_watch_survives_an_outage_and_the_loss_of_the_session(
     assert kind_of(calls) == ("CHANGED", "/app")
 
 
+@pytest.mark.long
 def test_a_watch_is_called_for_changes_that_were_skipped(client: KazooClient, db: psycopg.Connection[Any]) -> None:
     client.create("/app/a", makepath=True)
     node, children, none = Calls(), Calls(), Calls()
