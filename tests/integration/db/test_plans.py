@@ -36,6 +36,8 @@ from tests.support.db.plans import (
     relying,
 )
 
+pytestmark = pytest.mark.long  # to make a million runs takes long
+
 RUNS = 1_000_000
 JOBS = 20_000
 LEADING = BY_INDEX | {"plan_cache_mode": "force_generic_plan"}
