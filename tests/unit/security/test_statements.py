@@ -48,10 +48,10 @@ def built(node: ast.expr, made: dict[str, ast.expr]) -> bool:
     return False
 
 
-def assigned(tree: ast.AST) -> dict[str, ast.expr]:
+def assigned(nodes: list[ast.AST]) -> dict[str, ast.expr]:
     """Return the assigned names with their values. Of several values, one that is built from texts is returned."""
     found: dict[str, ast.expr] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             if name not in found or built(node.value, {}):
@@ -60,8 +60,9 @@ def assigned(tree: ast.AST) -> dict[str, ast.expr]:
 
 
 def offences(tree: ast.Module, where: str) -> Iterator[str]:
-    made = assigned(tree)
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    made = assigned(nodes)
+    for node in nodes:
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             first = node.args[0] if node.args else None
