@@ -126,6 +126,7 @@ def test_ctrl_c_says_how_to_go_on_without_missing_anything(watch: Watch, db: Db)
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_changes_that_are_not_kept_any_more_are_said_to_be_skipped(watch: Watch, db: Db) -> None:
     put_many(db, "app/", 1200)
     watching = watch("app/", "--after", "3")

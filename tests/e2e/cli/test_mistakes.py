@@ -97,6 +97,7 @@ def test_options_before_the_command_are_explained(pgsched: Program) -> None:
     assert (said.code, "goes after the command: pgsched status --dsn" in said.err) == (2, True)
 
 
+@pytest.mark.long
 def test_an_app_that_ends_the_program_says_why(process: Program, tmp_path: Path) -> None:
     (tmp_path / "ending.py").write_text("import sys\nsys.exit('no licence')\n")
     said = process("worker", "--app", "ending:app", PYTHONPATH=str(tmp_path))

@@ -92,6 +92,7 @@ def test_an_unknown_run_ends_with_one_line_and_code_8(verb: str, pgsched: Pgsche
     assert pgsched("run", verb, "x").code == 2
 
 
+@pytest.mark.long
 def test_a_wrong_stream_is_refused_and_missing_output_is_explained(
     pgsched: Pgsched, dsn: str, db: psycopg.Connection
 ) -> None:

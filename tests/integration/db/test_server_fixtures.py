@@ -51,6 +51,7 @@ def test_a_private_cluster_keeps_its_data_through_a_crash(private_cluster: Priva
         assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
 
 
+@pytest.mark.long
 def test_a_server_that_asks_for_passwords_lets_nobody_in_without_one(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

@@ -87,6 +87,7 @@ def test_failed_looks_count_together_as_one_outage(db: psycopg.Connection, conne
     let_renew(db, loop, running)
 
 
+@pytest.mark.long
 def test_an_outage_is_remembered_until_the_lease_lengths_are_known(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +101,7 @@ def test_an_outage_is_remembered_until_the_lease_lengths_are_known(
     let_renew(db, loop, running)
 
 
+@pytest.mark.long
 def test_a_clock_step_is_remembered_until_the_lease_lengths_are_known(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

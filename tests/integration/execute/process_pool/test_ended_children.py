@@ -148,6 +148,7 @@ def test_a_child_that_dies_is_a_crash_and_is_replaced(task: str, args: Any, how:
     play(scene)
 
 
+@pytest.mark.long
 def test_a_child_killed_from_outside_is_a_crash_and_is_replaced(tmp_path: Path) -> None:
     async def scene(executor: PythonExecutor) -> None:
         on = tmp_path / "on"
@@ -183,6 +184,7 @@ def test_a_handler_that_breaks_the_channel_is_a_crash_and_not_a_hang(task: str) 
     play(scene)
 
 
+@pytest.mark.long
 def test_a_process_that_the_handler_forked_gives_no_second_outcome() -> None:
     async def scene(executor: PythonExecutor) -> None:
         pid = (await executor.execute(job("pid"))).value

@@ -70,6 +70,7 @@ def test_a_handler_in_a_process_can_take_its_run_as_a_parameter() -> None:
     assert execute(made(), given).value == [7, 3, SLOT.isoformat(), 1, str(given.token), False, "hi"]
 
 
+@pytest.mark.long
 def test_arguments_and_results_of_a_megabyte_are_passed_on() -> None:
     assert len(run("echo", value="x" * 1_000_000).value) == 1_000_000
 
@@ -114,6 +115,7 @@ def test_a_result_from_a_process_that_cannot_be_kept_fails_for_good(which: str) 
     assert (outcome.error or "").startswith("the result (")
 
 
+@pytest.mark.long
 def test_a_flood_of_output_does_not_disturb_the_outcome(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("flood").value == "done"
     assert len(capfd.readouterr().out) > 20 << 20
@@ -175,6 +177,7 @@ def test_an_endless_task_delays_neither_the_result_nor_the_next_attempt() -> Non
     play(scene)
 
 
+@pytest.mark.long
 def test_an_exit_in_a_task_fails_only_an_attempt_that_awaits_the_task() -> None:
     async def scene(executor: PythonExecutor) -> None:
         told, forgotten = [await executor.execute(job("exits_in_a_task", awaited=one)) for one in (True, False)]

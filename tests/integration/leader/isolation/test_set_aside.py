@@ -216,6 +216,7 @@ def test_a_bad_value_of_a_job_puts_the_job_in_error_at_once(db: psycopg.Connecti
     assert aside(db) == []
 
 
+@pytest.mark.long
 def test_a_python_error_counts_for_the_duty_and_logs_its_traceback_once(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

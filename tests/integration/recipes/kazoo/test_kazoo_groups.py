@@ -232,6 +232,7 @@ def test_a_member_without_an_identifier_is_blank(client: KazooClient, other: Kaz
     assert sorted(client.Party("/party")) == ["", "7"]
 
 
+@pytest.mark.long
 def test_a_member_leaves_with_its_session(client: KazooClient, other: KazooClient, expire: Expire) -> None:
     party = client.Party("/party", "first")
     party.join()

@@ -244,6 +244,7 @@ def test_an_object_watches_for_one_function(client: KazooClient, kind: str) -> N
         watch(lambda *_: None)
 
 
+@pytest.mark.long
 def test_a_data_watch_survives_a_new_session_and_a_restart(
     client: KazooClient, other: KazooClient, expire: Expire
 ) -> None:
@@ -312,6 +313,7 @@ def test_a_children_watch_gets_the_event_if_it_wants_it(client: KazooClient) -> 
     assert (children, event.type, event.path) == (["a"], "CHILD", "/app")
 
 
+@pytest.mark.long
 def test_a_children_watch_ends_with_the_session_if_it_is_to(
     client: KazooClient, other: KazooClient, expire: Expire
 ) -> None:

@@ -20,6 +20,7 @@ from tests.support.db.claiming import Scene, finds_no_queue, play, running
 from tests.support.waiting import wait_until
 
 
+@pytest.mark.long
 def test_a_look_that_was_not_affordable_yet_does_not_delay_the_next_ones(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def forget_locks(db: psycopg.Connection) -> bool:
     return bool(one(db, LOCKED) == 0)
 
 
+@pytest.mark.long
 def test_the_start_of_an_unchanged_release_locks_no_job(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
