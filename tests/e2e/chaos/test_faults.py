@@ -35,6 +35,8 @@ def test_every_promise_holds_under_the_fault(name: str, where: ChaosSites) -> No
     fault = registry.load_faults()[name]
     if why := requirements.missing(fault.needs):
         pytest.skip(f"{name}: {why}")
+    if "standby" in fault.needs and (chosen := chosen_programs()) and not (chosen / "pg_basebackup").exists():
+        pytest.skip(f"{name}: there is no pg_basebackup in {chosen}")
     result = run_fault(fault, where, 1, print)
     assert not result.violations, "\n".join(f"{one.check}: {one.text}" for one in result.violations)
 
