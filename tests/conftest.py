@@ -15,6 +15,7 @@ import signal
 import sys
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--third", metavar="COMMIT", help="only the third of the tests that this commit's hash chooses")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked long
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --third, keep a third of the tests, chosen by the commit's hash: over several commits every test runs."""
+    """Mark cases as long for `few`. With --third, keep the third of the tests that the commit's hash chooses.
+
+    Over several commits every test runs.
+    """
+    cases = Counter[str]()
+    for item in items:
+        if few := item.get_closest_marker("few"):
+            name = item.nodeid.partition("[")[0]
+            cases[name] += 1
+            if cases[name] > few.args[0]:
+                item.add_marker(pytest.mark.long)
     if commit := config.getoption("--third"):
         chosen = [item for item in items if zlib.crc32(f"{commit} {item.nodeid}".encode()) % 3 == 0]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])

@@ -49,6 +49,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.long
 def test_endless_calls_about_another_owner_s_rows_delay_nobody(victim: Victim) -> None:
     for call in CALLS:
         print(call)

@@ -125,7 +125,7 @@ def attack(victim: Victim, rows: int, tries: int = TRIES) -> None:
         assert missing == set() or rows < 1000, missing
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_odd_rows_of_a_producer_change_nothing_for_others(victim: Victim) -> None:
     attack(victim, 500)
     wrong = {}
@@ -148,7 +148,7 @@ LANGUAGE sql STABLE AS $$ SELECT (options ->> 'not_before')::timestamptz $$;
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_harm_is_noticed_where_options_are_not_checked(victim: Victim) -> None:
     victim.db.execute(UNGUARDED)
     with pytest.raises(pytest.fail.Exception, match="seed"):

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.pg14
 MESSAGES = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_message'"
 
 
+@pytest.mark.long
 def test_no_login_needs_the_right_to_write_messages_into_the_wal(
     logins: Logins, dsn: str, db: psycopg.Connection[Any]
 ) -> None:

@@ -14,6 +14,8 @@ from psycopg.types.json import Jsonb
 from tests.support.fleet import QUICK, Fleet, Member, fleet_on, one
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 DYING = "SELECT count(*) FROM pgsched.runs WHERE task = 'die' AND phase < 3"
 OPEN = "SELECT count(*) FROM pgsched.runs WHERE phase < 3"
 CRASHED = (

@@ -57,9 +57,6 @@ def beside(act: Callable[[], object]) -> Iterator[None]:
         assert not thread.is_alive()
 
 
-# ---- false notifications
-
-
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_false_notification_cancels_nothing_and_a_request_acts_at_once(
     asked: bool, dsn: str, db: psycopg.Connection[Any], logins: Logins, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +113,7 @@ def test_a_flood_of_cancel_notifications_causes_few_queries(
 # ---- floods of notifications
 
 
+@pytest.mark.long
 def test_a_flood_of_notifications_delays_nobody(victim: Victim) -> None:
     nobody = victim.logins.connect("nobody")
     for channel in ("pgsched_runs", "pgsched_cancel", "pgsched_leader", "pgsched_election"):
@@ -124,6 +122,7 @@ def test_a_flood_of_notifications_delays_nobody(victim: Victim) -> None:
         victim.unharmed()
 
 
+@pytest.mark.long
 def test_endless_notifications_delay_nobody(victim: Victim) -> None:
     """The notifications name a queue that the workers serve. Workers react to unknown names even less often."""
     nobody = victim.logins.connect("nobody")
@@ -190,6 +189,7 @@ def full(private_cluster: PrivateCluster) -> Iterator[Callable[[], psycopg.Conne
         conn.close()
 
 
+@pytest.mark.long
 def test_a_full_notification_queue_loses_no_outcome_and_no_slot(
     full: Callable[[], psycopg.Connection[Any]], private_cluster: PrivateCluster
 ) -> None:
@@ -241,6 +241,7 @@ def take_all(conn: psycopg.Connection[Any], db: psycopg.Connection[Any]) -> None
         conn.execute("SELECT pg_advisory_lock(hashtextextended(%s, 7236838))", [told])
 
 
+@pytest.mark.long
 def test_advisory_locks_stop_nobody(victim: Victim) -> None:
     leads = one(victim.db, "SELECT backend FROM pgsched.leader ORDER BY term DESC LIMIT 1")
     nobody = victim.logins.connect("nobody")
@@ -286,6 +287,7 @@ def lead(dsn: str) -> Iterator[Callable[[], Leader]]:
         thread.join(10)
 
 
+@pytest.mark.long
 def test_a_candidate_with_the_lock_leaves_a_leader_without_it_alone(
     lead: Callable[[], Leader], db: psycopg.Connection[Any], logins: Logins
 ) -> None:
@@ -317,6 +319,7 @@ def test_no_producer_or_viewer_may_lock_a_table_or_a_run(logins: Logins, db: psy
             assert not_refused(conn, *(f"SELECT FROM pgsched.{table} FOR {mode}" for mode in modes)) == {}, who
 
 
+@pytest.mark.long
 def test_an_owner_that_locks_its_running_runs_delays_no_other_outcome(victim: Victim) -> None:
     alice = victim.logins.connect("alice")
     holder = victim.logins.connect("alice")
@@ -334,6 +337,7 @@ def test_an_owner_that_locks_its_running_runs_delays_no_other_outcome(victim: Vi
     wait_until(lambda: one(victim.db, left) == 0, 20, "what was locked to be settled")
 
 
+@pytest.mark.long
 def test_an_open_declaration_keeps_no_worker_from_starting(victim: Victim) -> None:
     """Only a member of pgsched_worker may take this lock."""
     forgotten = victim.logins.connect("worker")

@@ -30,6 +30,7 @@ def columns(db: psycopg.Connection[Any]) -> list[Any]:
                       " WHERE relnamespace = 'public'::regnamespace ORDER BY 1, 2").fetchall()  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ['"$user", public', "public, pgsched"])
 def test_tables_with_names_of_pgsched_are_neither_read_nor_written(
     path: str, dsn: str, db: psycopg.Connection[Any]

@@ -35,11 +35,13 @@ def child_of(victim: Victim, parents: list[int]) -> int:
     return int(one(victim.logins.connect("alice"), "SELECT enqueue(%s, after => %s::bigint[])", TASK, parents))
 
 
+@pytest.mark.long
 def test_unroutable_runs_in_thousands_of_queues_delay_nobody(victim: Victim) -> None:
     victim.logins.connect("alice").execute(QUEUES)
     victim.unharmed(healthy=False)  # status reports these runs as unroutable
 
 
+@pytest.mark.long
 def test_thousands_of_long_excluded_periods_delay_nobody(victim: Victim) -> None:
     alice = victim.logins.connect("alice")
     jobs = "INSERT INTO jobs (name, task, schedule) SELECT 'j' || n, %s, '@every 1s' FROM generate_series(1, 5) n"
@@ -49,17 +51,20 @@ def test_thousands_of_long_excluded_periods_delay_nobody(victim: Victim) -> None
     victim.unharmed(late_s=1.5)
 
 
+@pytest.mark.long
 def test_thousands_of_limited_keys_delay_nobody(victim: Victim) -> None:
     victim.logins.connect("alice").execute(KEYS, [TASK, f"{LIMIT}:alice"])
     victim.unharmed(healthy=False)
 
 
+@pytest.mark.long
 def test_a_run_that_waits_for_thousands_of_runs_delays_nobody(victim: Victim) -> None:
     child = child_of(victim, parents_of_alice(victim, 5000, "0"))
     victim.unharmed(healthy=False)
     wait_until(lambda: victim.state(child) == "succeeded", 60, "the last of them to be done")
 
 
+@pytest.mark.long
 @pytest.mark.pg14
 def test_a_locked_parent_of_a_run_with_many_parents_delays_nobody(victim: Victim) -> None:
     parents = parents_of_alice(victim, 1500, "1 day")
@@ -74,6 +79,7 @@ def test_a_locked_parent_of_a_run_with_many_parents_delays_nobody(victim: Victim
     wait_until(lambda: one(victim.db, watched, child), 15, "the large one to be watched")
 
 
+@pytest.mark.long
 def test_an_open_transaction_does_not_stop_a_queue_that_gets_a_limit(victim: Victim) -> None:
     forgotten = victim.logins.connect("alice")
     with forgotten.transaction(force_rollback=True):
@@ -83,12 +89,14 @@ def test_an_open_transaction_does_not_stop_a_queue_that_gets_a_limit(victim: Vic
         assert victim.lateness_s() < 9.0 * victim.slowness, "five seconds it may be waited for"
 
 
+@pytest.mark.long
 def test_rows_of_workers_that_ended_delay_nobody(victim: Victim) -> None:
     """Only a member of pgsched_worker may insert such rows."""
     victim.logins.connect("worker").execute(STOPPED)
     victim.unharmed(healthy=False)
 
 
+@pytest.mark.long
 @pytest.mark.pg14
 def test_dependencies_on_later_runs_delay_nobody(victim: Victim) -> None:
     """One such dependency is committed and one is not. Bob's slots need dependencies too, which the leader makes."""
@@ -119,6 +127,7 @@ def test_dependencies_on_later_runs_delay_nobody(victim: Victim) -> None:
         victim.unharmed()
 
 
+@pytest.mark.long
 def test_circular_dependencies_end_and_long_reversed_chains_delay_nobody(victim: Victim) -> None:
     makers = [victim.logins.connect("alice") for _ in range(2)]
     first, second = (one(makers[0], "SELECT enqueue('t', delay => '1 day')") for _ in range(2))
@@ -150,6 +159,7 @@ def test_an_open_edit_of_after_jobs_delays_no_other_owner(logins: Logins) -> Non
         assert bob.execute(edit, ["c", "d"]).rowcount == 1
 
 
+@pytest.mark.long
 @pytest.mark.pg14
 def test_a_key_that_is_taken_again_during_pruning_makes_no_slot_late(
     logins: Logins, dsn: str, db: psycopg.Connection[Any]

@@ -30,6 +30,7 @@ def traps(logins: Logins, dsn: str) -> Iterator[Traps]:
         yield Traps(admin)
 
 
+@pytest.mark.long
 def test_no_statement_of_pgsched_calls_functions_of_other_logins(
     traps: Traps, logins: Logins, dsn: str, db: psycopg.Connection[Any]
 ) -> None:
@@ -57,6 +58,7 @@ def test_no_statement_of_pgsched_calls_functions_of_other_logins(
         assert traps.caught() is None, command
 
 
+@pytest.mark.long
 def test_without_its_seal_a_settlement_in_a_handlers_session_is_caught(
     traps: Traps, dsn: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +89,7 @@ def use_handles(app: App, mine: psycopg.Connection[Any]) -> None:
     job.delete(connection=mine)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sealed", [True, False])
 def test_handles_on_a_callers_session_call_no_functions_of_other_logins(
     traps: Traps, dsn: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, sealed: bool
@@ -106,6 +109,7 @@ def test_handles_on_a_callers_session_call_no_functions_of_other_logins(
     app.close()
 
 
+@pytest.mark.long
 def test_the_traps_catch_a_session_with_public_in_its_search_path(traps: Traps, dsn: str) -> None:
     for statement in (
         "SELECT cardinality('{a}'::text[])",

@@ -39,6 +39,7 @@ MARKED = [
 ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("available_at", "options", "refusal"), MARKED)
 def test_a_producer_cannot_write_markers_of_the_leader(
     available_at: str, options: str, refusal: str, logins: Logins
@@ -49,6 +50,7 @@ def test_a_producer_cannot_write_markers_of_the_leader(
         alice.execute(INSERT.format(available_at, options).encode())
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", ["command", "shell"])
 @pytest.mark.parametrize("codes", ["5", "[]", "{}", '["0"]', "[256]", "[-1]", "[1.5]", "[null]", '"0"'])
 def test_exit_codes_of_the_wrong_shape_are_refused(kind: str, codes: str, logins: Logins) -> None:
@@ -173,6 +175,7 @@ def test_backfills_are_made_only_by_the_function_and_span_at_most_100_years(logi
         alice.execute("SELECT backfill('bf', '1970-01-01', '2071-01-01')")
 
 
+@pytest.mark.long
 def test_a_job_whose_key_has_braces_in_its_values_delays_nobody(victim: Victim) -> None:
     victim.logins.connect("alice").execute(
         "INSERT INTO jobs (name, task, schedule, concurrency_key, args) VALUES ('hers', %s, '@every 1s', '{a}{b}',"
@@ -194,6 +197,7 @@ OF_BEFORE = [
 ]
 
 
+@pytest.mark.long
 def test_invalid_rows_from_before_the_checks_stop_no_duty(victim: Victim) -> None:
     with victim.db.transaction():
         victim.db.execute("SET LOCAL session_replication_role = replica")
@@ -208,6 +212,7 @@ def test_invalid_rows_from_before_the_checks_stop_no_duty(victim: Victim) -> Non
     assert one(victim.db, "SELECT count(*) FROM pgsched.set_aside") == 0
 
 
+@pytest.mark.long
 def test_the_longest_backfills_delay_nobody(victim: Victim) -> None:
     alice = victim.logins.connect("alice")
     alice.execute("INSERT INTO jobs (name, task, schedule, timezone) VALUES ('often', %s, '* * * * * *', 'UTC'),"

@@ -69,6 +69,7 @@ def shared(monkeypatch: pytest.MonkeyPatch, *dsns: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("behind", ["direct", "shared"])
 def test_everything_works_with_any_settings_of_the_database(
     behind: str, logins: Logins, dsn: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch

@@ -60,6 +60,7 @@ def printed(db: psycopg.Connection[Any], run: int) -> str:
 # ---- the environment
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(not IS_ORDINARY, reason="an ordinary user is needed")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_shell_line_finds_no_secret_of_its_worker(
@@ -90,6 +91,7 @@ def test_a_shell_line_finds_no_secret_of_its_worker(
         assert member.logged("only root reads this process's memory")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not IS_ORDINARY, reason="an ordinary user is needed")
 def test_a_worker_that_runs_no_programs_is_not_hidden(db: psycopg.Connection[Any], dsn: str, tmp_path: Path) -> None:
     """A debugger of the same user may attach to it, and handlers find the whole environment."""
@@ -118,6 +120,7 @@ def test_a_hidden_process_can_still_read_its_memory_and_descriptors() -> None:
 # ---- another user
 
 
+@pytest.mark.long
 @ROOT_ALONE
 def test_programs_run_as_the_user_of_run_as(db: psycopg.Connection[Any], dsn: str, tmp_path: Path) -> None:
     with fleet_on(dsn, tmp_path) as fleet:
@@ -143,6 +146,7 @@ def test_programs_run_as_the_user_of_run_as(db: psycopg.Connection[Any], dsn: st
         wait_until(lambda: not Path("/proc", pid).exists(), 10, "the program to end")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -174,6 +178,7 @@ def member_of(db: psycopg.Connection[Any], logins: Logins, owner: str, *who: str
         alone(lambda grant=grant: db.execute(grant.encode()))  # type: ignore[misc]
 
 
+@pytest.mark.long
 def test_where_roles_are_in_force_no_worker_runs_sql_with_its_own_rights(
     logins: Logins, db: psycopg.Connection[Any], dsn: str, tmp_path: Path
 ) -> None:
@@ -196,6 +201,7 @@ def test_where_roles_are_in_force_no_worker_runs_sql_with_its_own_rights(
         fleet.start(1, "--no-leader", "--allow", "sql", "--sql-as-worker")
 
 
+@pytest.mark.long
 def test_an_sql_job_gets_no_more_rights_than_its_login(
     logins: Logins, db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
@@ -226,6 +232,7 @@ def test_an_sql_job_gets_no_more_rights_than_its_login(
     assert one(db, "SELECT owner FROM pgsched.runs WHERE task = 'made'") == logins.name("alice")
 
 
+@pytest.mark.long
 def test_with_sql_login_an_sql_job_that_ends_its_transaction_fails(
     logins: Logins, db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
@@ -288,6 +295,7 @@ def test_without_the_owner_check_the_job_would_stay_the_squatter_s(
     assert declared(logins) == {"nightly": "unchanged"}
 
 
+@pytest.mark.long
 def test_a_worker_names_the_owner_that_took_the_name_of_a_job(
     logins: Logins, db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
@@ -312,6 +320,7 @@ def deaf(fleet: Fleet, on: Path, *options: str, **columns: Any) -> tuple[Member,
     return member, run
 
 
+@pytest.mark.long
 def test_a_time_out_ends_a_run_whose_kill_after_is_years(db: psycopg.Connection[Any], dsn: str, tmp_path: Path) -> None:
     with fleet_on(dsn, tmp_path) as fleet:
         _, run = deaf(fleet, tmp_path / "on", timeout="2 seconds")
@@ -327,6 +336,7 @@ def test_an_operators_cancel_ends_a_run_whose_kill_after_is_years(
         assert ended(db, run)[0] == "cancelled"
 
 
+@pytest.mark.long
 def test_a_stop_of_the_worker_ends_a_run_whose_kill_after_is_years(
     db: psycopg.Connection[Any], dsn: str, tmp_path: Path
 ) -> None:

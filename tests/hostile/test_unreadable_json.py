@@ -60,6 +60,7 @@ check
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", POISONS)
 def test_every_command_reads_every_row(pgsched: Call, db: psycopg.Connection[Any], name: str) -> None:
     made = poison(db, POISONS[name])

@@ -206,6 +206,12 @@ def _embedded_server() -> TestServer:
     return TestServer(cluster.dsn, f"a throw-away cluster of {whose}{passwords}", stop)
 
 
+def chosen_programs() -> Path | None:
+    """Return the folder of PGSCHED_TEST_BIN; None: the programs of the embedded wheel."""
+    chosen = os.environ.get("PGSCHED_TEST_BIN")
+    return Path(chosen) if chosen else None
+
+
 def asks_for_passwords() -> bool:
     """Return whether the throw-away clusters ask for passwords, as PGSCHED_TEST_SCRAM says."""
     return bool(os.environ.get("PGSCHED_TEST_SCRAM"))
@@ -243,10 +249,8 @@ class PrivateCluster:
 
     def __init__(self, directory: Path) -> None:
         account = server_account()
-        if chosen := os.environ.get("PGSCHED_TEST_BIN", ""):
-            binaries = Path(chosen)
-        else:
-            binaries = bin_dir() if account is None else readable_binaries(bin_dir(), directory, account)
+        chosen = chosen_programs()
+        binaries = chosen or (bin_dir() if account is None else readable_binaries(bin_dir(), directory, account))
         self.cluster = Cluster(directory / "data", binaries, account, THROW_AWAY)
         if chosen:  # an older initdb may not have the option for a locale provider
             self.cluster = replace(self.cluster, locale=("--lc-collate=C", "--lc-ctype=C"))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, of_the_package, parsed
 
 PYPROJECT = ROOT / "pyproject.toml"
 PROJECT = tomllib.loads(PYPROJECT.read_text())["project"]
@@ -62,7 +62,9 @@ def packages(tree: ast.AST) -> set[str]:
 
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
-    return {name for path in (ROOT / "pgsched").rglob("*.py") for name in packages(ast.parse(path.read_text()))}
+    ours = "|".join([*sys.stdlib_module_names, "pgsched"])
+    others = rf"^\s*(?:import|from) (?!(?:{ours})\b)\w|{'|'.join(IMPORTING)}"
+    return {name for _, tree in parsed(of_the_package(), about=others) for name in packages(tree)}
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from functools import lru_cache
+from functools import cache
 
 from tests.support.paths import ROOT
 
@@ -23,22 +23,27 @@ PASSES_BY = re.compile(r"\bSKIP LOCKED\b|\bNOWAIT\b")
 WAITING = {"rollup_lock": 1, "file_owner_lock": 1}  # the second: a person waits for another person's apply
 
 
-@lru_cache(100)
+@cache
+def text_of(path: str) -> str:
+    return (ROOT / path).read_text()
+
+
+@cache
 def functions_of(path: str) -> dict[str, ast.FunctionDef]:
-    tree = ast.parse((ROOT / path).read_text())
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {node.name: node for node in ast.parse(text_of(path)).body if isinstance(node, ast.FunctionDef)}
 
 
 def test_every_test_of_the_tables_exists() -> None:
-    tests = [row["test"] for row in TABLE + ATTACKS]
-    missing = [test for test in tests if test.split("::")[1] not in functions_of(test.split("::")[0])]
-    assert missing == []
+    tests = [row["test"].split("::") for row in TABLE + ATTACKS]
+    assert [(path, name) for path, name in tests if f"\ndef {name}(" not in text_of(path)] == []
 
 
 def test_tests_marked_long_are_listed_as_long_in_the_table() -> None:
     def is_long(test: str) -> bool:
         path, name = test.split("::")
-        return any("pytest.mark.long" in ast.unparse(mark) for mark in functions_of(path)[name].decorator_list)
+        return "pytest.mark.long" in text_of(path) and any(
+            "pytest.mark.long" in ast.unparse(mark) for mark in functions_of(path)[name].decorator_list
+        )
 
     assert [row["test"] for row in TABLE if is_long(row["test"]) != row.get("long", False)] == []
 
@@ -46,17 +51,16 @@ def test_tests_marked_long_are_listed_as_long_in_the_table() -> None:
 def test_every_place_of_the_table_exists() -> None:
     statements = "".join(path.read_text() for path in (ROOT / "sql").glob("*.sql"))
     schema = "".join(path.read_text() for path in (ROOT / "migrations").rglob("*.sql"))
+    kinds = r"CONSTRAINT|INDEX|TRIGGER|TABLE|SEQUENCE"
+    names = {
+        "statement": {*re.findall(r"-- name: (.+)\n", statements)},
+        "function": {*re.findall(r"^CREATE FUNCTION pgsched\.(\w+)\(", schema, re.MULTILINE)},
+    }
+    objects = {*re.findall(rf"\b(?:{kinds}) (?:ONLY )?(?:pgsched\.)?(\w+)\b", schema)}
 
     def is_there(where: str) -> bool:
         sort, name = where.split(" ", 1)
-        if sort == "statement":
-            return f"-- name: {name}\n" in statements
-        if sort == "module":
-            return (ROOT / name).exists()
-        if sort == "function":
-            return re.search(rf"^CREATE FUNCTION pgsched\.{name}\(", schema, re.MULTILINE) is not None
-        kinds = r"CONSTRAINT|INDEX|TRIGGER|TABLE|SEQUENCE"
-        return re.search(rf"\b(?:{kinds}) (?:ONLY )?(?:pgsched\.)?{name}\b", schema) is not None
+        return (ROOT / name).exists() if sort == "module" else name in names.get(sort, objects)
 
     assert [row["where"] for row in TABLE if not is_there(row["where"])] == []
     assert {row["kind"] for row in TABLE} == KINDS

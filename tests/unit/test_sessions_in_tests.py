@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, parsed
 
 UNWAITED = re.compile(r"pg_terminate_backend\((?!pg_backend_pid\(\)|[^)]*, ?\d)")
 ABOUT_A_TEXT = {"tests/e2e/cli/test_doctor.py"}
@@ -27,8 +27,8 @@ def test_each_test_that_ends_a_session_waits_for_its_end() -> None:
 
 def statements() -> Iterator[tuple[str, str]]:
     """Yield the texts that tests read sessions or locks with, each with its file; what is put into them as {NAME}."""
-    for path in (ROOT / "tests").rglob("*.py"):
-        nodes = [*ast.walk(ast.parse(path.read_text()))]
+    for path, tree in parsed((ROOT / "tests").rglob("*.py"), about=r"pg_(stat_activity|locks)\b"):
+        nodes = [*ast.walk(tree)]
         parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in nodes:
             text = ast.unparse(node) if isinstance(node, ast.JoinedStr) else getattr(node, "value", None)

@@ -33,6 +33,7 @@ from tests.support.paths import ROOT
 SECOND = 1_000_000_000
 
 
+@pytest.mark.long
 def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
     server_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,7 +53,6 @@ def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
     assert "| raw SQL ceiling |" in printed and "| pgsched |" in printed
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.long
 def test_the_cpu_cost_of_a_run_stays_within_its_bounds(tmp_path: Path) -> None:
@@ -81,7 +81,6 @@ def whole(costs: dict[str, float]) -> float:
     return costs["worker process"] + costs["server"]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(420)
 @pytest.mark.long
 def test_the_drain_rate_keeps_its_share_of_the_bare_statements(server_dsn: str, tmp_path: Path) -> None:
@@ -105,7 +104,6 @@ def test_the_drain_rate_keeps_its_share_of_the_bare_statements(server_dsn: str, 
     pytest.fail(f"pgsched drained {best[0]:.2f} of what its statements do in a bare loop, {best[1]:.2f} of the ceiling")
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_bulk_enqueue_keeps_its_share_of_a_bare_copy(server_dsn: str, tmp_path: Path) -> None:
     """The usual share is 0.3 to 0.5. A trigger for each row, or rows sent one by one, cost more than half of it."""

@@ -23,6 +23,7 @@ QUICK = [
 LINES = ("#", "|", "- ")
 
 
+@pytest.mark.long
 def test_a_small_run_prints_whole_tables_and_nothing_else(tmp_path: Path) -> None:
     check_tables(("enqueue", "schedules"), tmp_path, "--seconds", "1", "--n", "200")
 
@@ -52,21 +53,25 @@ def check_tables(names: tuple[str, ...], tmp_path: Path, *size: str) -> None:
     assert done.stdout.count("\n## ") == len(results)
 
 
+@pytest.mark.long
 def test_every_measurement_is_run_by_a_test_or_too_long() -> None:
     assert sorted([*ELSEWHERE, *TOO_LONG, *QUICK]) == sorted(MEASUREMENTS)
 
 
+@pytest.mark.long
 def test_a_row_with_too_few_cells_is_not_printed() -> None:
     with pytest.raises(AssertionError, match="2 cells for 3 columns"):
         Result("some", "Some", ["", "a", "b"], [["x", "1"]]).markdown()
 
 
+@pytest.mark.long
 def test_an_unknown_contestant_is_refused_before_a_server_is_started(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["drain", "--only", "nonsense", "--dsn", "host=/nowhere"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "nonsense: no such contestant" in line
 
 
+@pytest.mark.long
 def test_a_failed_measurement_is_named_and_does_not_end_the_run(
     server_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request
 from tests.support.fleet import Fleet, one, wait_for_leader
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.long
 
 SLOTS = 100
 WATCH = "SELECT count(*) FROM pgsched.runs WHERE backfill_id = %s AND phase < 3"

@@ -24,6 +24,8 @@ from tests.support.fleet import (
 )
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 ELECTION_S = 1.0
 SLACK_S = 1.2  # for two busy cores
 

@@ -9,6 +9,8 @@ from tests.support.db.setting import add_jobs, slots
 from tests.support.fleet import Fleet, one, unaccounted
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("workers", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (5, 8))])
 def test_ten_thousand_slots_run_once_each(workers: int, fleet: Fleet, db: psycopg.Connection) -> None:

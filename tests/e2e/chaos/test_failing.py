@@ -20,6 +20,7 @@ from tests.support.waiting import wait_until
 BASE_S, JITTER = 0.8, 0.5
 
 
+@pytest.mark.long
 def test_a_failing_run_is_retried_with_jitter_until_dead_and_can_be_revived(
     fleet: Fleet, db: psycopg.Connection
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_failing_run_is_retried_with_jitter_until_dead_and_can_be_revived(
     assert state(db, 2) == "dead", "the others stay"
 
 
+@pytest.mark.long
 def test_a_run_of_an_unknown_task_waits_and_delays_no_other_run(fleet: Fleet, db: psycopg.Connection) -> None:
     stranger = enqueue(db, "nobody.knows_it")
     fleet.start(1)
@@ -96,6 +98,7 @@ def no_such_database(dsn: str, db: psycopg.Connection) -> str:
     return make_conninfo(dsn, dbname="there_is_no_such_database", password="a-secret")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("make", "code", "word"),
     [

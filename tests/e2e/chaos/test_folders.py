@@ -15,7 +15,7 @@ from pgsched.chaos.site import folders
 from pgsched.chaos.site.site import open_server
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 BEGINS = """
 import sys, time
 from pathlib import Path

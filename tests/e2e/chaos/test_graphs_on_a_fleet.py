@@ -18,6 +18,8 @@ from tests.support.apps import ledger
 from tests.support.fleet import QUICK, Fleet, one, unaccounted, wait_for_leader
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 RUNS = int(os.environ.get("GRAPH_RUNS", "1500"))
 LAYERS = int(RUNS**0.5)
 PARENTS = 3
@@ -46,7 +48,6 @@ def left(db: psycopg.Connection) -> int:
     return int(one(db, "SELECT count(*) FROM pgsched.runs WHERE phase < 3"))
 
 
-@pytest.mark.slow
 def test_four_workers_make_each_run_of_a_graph_once_and_after_its_parents(
     fleet: Fleet, dsn: str, db: psycopg.Connection
 ) -> None:
@@ -63,7 +64,6 @@ def test_four_workers_make_each_run_of_a_graph_once_and_after_its_parents(
     assert one(db, TOO_EARLY) == 0
 
 
-@pytest.mark.slow
 def test_a_graph_survives_killed_workers_and_leaders(fleet: Fleet, dsn: str, db: psycopg.Connection) -> None:
     fleet.start(4, *QUICK)
     for share in (3, 2):  # when this many quarters are left, kill the leader and a worker, and start one worker

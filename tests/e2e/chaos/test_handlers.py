@@ -35,6 +35,7 @@ def of(db: psycopg.Connection, run_id: int, column: str) -> Any:
     return one(db, f"SELECT {column} FROM pgsched.runs WHERE id = %s", run_id)
 
 
+@pytest.mark.long
 def test_a_stuck_thread_is_abandoned_and_counted_and_delays_no_exit(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, *APP, "--concurrency", "2")
     stuck = [add(db, "stuck.thread", timeout="1 s", kill_after="0", max_attempts=1) for _ in range(3)]
@@ -47,6 +48,7 @@ def test_a_stuck_thread_is_abandoned_and_counted_and_delays_no_exit(fleet: Fleet
     assert worker.ended(40) == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["forks.thread", "forks.loop", "forks.process", "forks.process_async"])
 def test_sigterm_ends_a_process_forked_by_a_handler_but_not_its_worker(
     task: str, fleet: Fleet, db: psycopg.Connection
@@ -73,7 +75,7 @@ def test_a_worker_whose_event_loop_stays_blocked_can_be_stopped(fleet: Fleet, db
     assert of(db, run_id, "attempt") == 2
 
 
-@pytest.mark.long  # by default: tests/integration/worker/test_leaving.py; for what is handed back: test_stopping.py
+@pytest.mark.long  # by default: tests/integration/worker/test_leaving.py; for what is handed back: test_matrix.py
 @pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["alone", "supervised"])
 @pytest.mark.parametrize("task", ["stays.loop", "stays_below.loop"])
 def test_an_async_handler_or_thread_that_does_not_end_delays_no_exit(
@@ -102,6 +104,7 @@ def test_handlers_in_all_threads_of_the_event_loop_delay_no_exit(fleet: Fleet, d
     assert one(db, "SELECT stopped_at IS NOT NULL FROM pgsched.workers")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("place", ["loop", "thread", "process"])
 def test_a_run_that_snoozes_until_it_is_ready_uses_one_attempt(
     place: str, fleet: Fleet, db: psycopg.Connection
@@ -116,6 +119,7 @@ def test_a_run_that_snoozes_until_it_is_ready_uses_one_attempt(
     assert one(db, "SELECT count(*) FROM pgsched.attempts") == 0
 
 
+@pytest.mark.long
 def test_a_run_whose_process_keeps_dying_is_quarantined(fleet: Fleet, db: psycopg.Connection) -> None:
     fleet.start(1, *APP)
     run_id = add(db, "dies.process", backoff="fixed", backoff_base="0", max_attempts=100)
@@ -125,6 +129,7 @@ def test_a_run_whose_process_keeps_dying_is_quarantined(fleet: Fleet, db: psycop
     assert one(db, "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed'") == 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("why", ["timeout", "cancel"])
 @pytest.mark.parametrize("place", ["thread", "process"])
 def test_a_handler_learns_of_a_timeout_or_cancel_wherever_it_runs(
@@ -144,6 +149,7 @@ def test_a_handler_learns_of_a_timeout_or_cancel_wherever_it_runs(
     assert outcome == ("timed_out" if why == "timeout" else "cancelled")
 
 
+@pytest.mark.long
 def test_hooks_are_called_in_a_real_worker(
     fleet: Fleet, db: psycopg.Connection, tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -19,6 +19,8 @@ from pgsched.chaos.checks.limits import find_limit_violations, read_attempts, sa
 from tests.support.fleet import Fleet, leader_pid, one
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 LOAD_S = float(os.environ.get("PGSCHED_CHAOS_S", "16"))
 OPTIONS = ("--concurrency", "8", "--lease", "2", "--grace", "0.5")
 KEYS, QUEUES = {"customer": 2, "account": 1, "lonely": 1}, {"narrow": 3}

@@ -64,6 +64,7 @@ def asked(net: Namespace, echo: Echo, drop: str | None) -> str:
     return out.strip()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("drop", "answer", "heard"), [(None, "b", b"ab"), ("up", "nothing", b"a"), ("down", "nothing", b"ab")]
 )

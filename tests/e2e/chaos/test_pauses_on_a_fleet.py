@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import psycopg
+import pytest
 
 from pgsched.db.queries.jobs import queues
 from tests.support.fleet import Fleet, clock, one
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.long
 
 ADD = (
     "INSERT INTO pgsched.runs (task, args, queue) SELECT 'spend', '{\"seconds\": 0.01}', %s FROM generate_series(1, %s)"

@@ -6,9 +6,12 @@ tests/integration/execute/process_pool/test_ended_children.py checks that no chi
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from tests.support.fleet import Fleet, enqueue, one, state
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.long
 
 APP = ("--app", "tests.support.apps.processes:app")
 

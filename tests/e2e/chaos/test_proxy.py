@@ -103,6 +103,7 @@ def test_a_refusing_proxy_takes_no_new_connections_and_keeps_open_ones(proxy: Pr
     far().execute("SELECT 1")
 
 
+@pytest.mark.long
 def test_a_black_hole_takes_connections_and_answers_nothing(proxy: Proxy, far: Connect) -> None:
     proxy.black_hole()
     with pytest.raises(psycopg.errors.ConnectionTimeout):

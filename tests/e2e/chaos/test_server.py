@@ -34,7 +34,7 @@ def load(dsn: str) -> None:
         )
 
 
-@pytest.mark.long  # by default, the fault server-crash in test_faults.py tests this
+@pytest.mark.long
 @pytest.mark.timeout(150)
 def test_a_crash_of_the_server_under_load_loses_nothing(private_cluster: PrivateCluster, tmp_path: Path) -> None:
     dsn = private_cluster.dsn

@@ -9,6 +9,7 @@ import signal
 import time
 
 import psycopg
+import pytest
 
 from tests.support.db.setting import row_of
 from tests.support.fleet import Fleet, Member, enqueue, events, one, open_gate, state
@@ -41,6 +42,7 @@ def test_a_stopped_worker_claims_no_more_and_finishes_what_runs(fleet: Fleet, db
     assert one(db, "SELECT resigned_at IS NOT NULL FROM pgsched.leader") is True
 
 
+@pytest.mark.long
 def test_runs_that_outlast_the_grace_time_are_handed_back_without_a_charge(
     fleet: Fleet, db: psycopg.Connection
 ) -> None:

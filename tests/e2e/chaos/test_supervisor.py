@@ -44,6 +44,7 @@ def supervised(fleet: Fleet, db: psycopg.Connection, count: int, *options: str) 
     return parent, workers(db)
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_is_replaced(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, (first, second) = supervised(fleet, db, 2, "--concurrency", "1")
     os.kill(first, signal.SIGKILL)
@@ -72,6 +73,7 @@ def test_the_first_stop_drains_every_worker_and_the_second_ends_the_grace_time(
     assert [row_of(db, runs[1])[key] for key in ("state", "attempt")] == ["queued", 0]
 
 
+@pytest.mark.long
 def test_a_signal_to_every_process_at_once_still_drains(fleet: Fleet, db: psycopg.Connection) -> None:
     """Service managers send the signal to the parent and its workers at the same time."""
     parent, pids = supervised(fleet, db, 2, "--concurrency", "1", "--grace", "600")
@@ -86,6 +88,7 @@ def test_a_signal_to_every_process_at_once_still_drains(fleet: Fleet, db: psycop
     assert events(db, run, "stopped") == []
 
 
+@pytest.mark.long
 def test_no_process_outlives_a_killed_parent(fleet: Fleet, db: psycopg.Connection, tmp_path: Path) -> None:
     on = tmp_path / "on"
     app = ("--app", "tests.support.apps.processes:app")
@@ -96,6 +99,7 @@ def test_no_process_outlives_a_killed_parent(fleet: Fleet, db: psycopg.Connectio
     wait_until(lambda: not any(map(lives, [*pids, int(on.read_text())])), what="the end of all")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_process_that_a_handler_started_does_not_outlive_its_worker(
     number: signal.Signals, fleet: Fleet, db: psycopg.Connection, tmp_path: Path
@@ -109,12 +113,14 @@ def test_a_process_that_a_handler_started_does_not_outlive_its_worker(
     assert parent.alive
 
 
+@pytest.mark.long
 def test_the_parent_gives_up_with_one_line_when_no_worker_can_start(fleet: Fleet) -> None:
     parent = fleet.launch("--processes", "3", "--app", "no.such.module")
     assert parent.ended(PATIENCE_S) == 2
     assert parent.log.read_text().count("error: app: there is no module 'no'") == 1
 
 
+@pytest.mark.long
 def test_the_parent_gives_up_when_workers_can_no_longer_start(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, pids = supervised(fleet, db, 2)
     db.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
@@ -126,6 +132,7 @@ def test_the_parent_gives_up_when_workers_can_no_longer_start(fleet: Fleet, db: 
     assert parent.logged("giving up")
 
 
+@pytest.mark.long
 def test_workers_are_replaced_after_max_runs_and_no_run_is_lost(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, _ = supervised(fleet, db, 1, "--max-runs", "5", "--concurrency", "2")
     runs = [enqueue(db, "note") for _ in range(12)]
@@ -148,6 +155,7 @@ def test_a_worker_that_reached_max_runs_waits_for_its_last_run(fleet: Fleet, db:
     assert (state(db, run), state(db, late)) == ("succeeded", "queued")
 
 
+@pytest.mark.long
 def test_a_retired_worker_that_is_stopped_gives_back_what_runs(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, "--max-runs", "1", "--grace", "0")
     run = enqueue(db, "hold", gate="a")
@@ -157,6 +165,7 @@ def test_a_retired_worker_that_is_stopped_gives_back_what_runs(fleet: Fleet, db:
     assert [row_of(db, run)[key] for key in ("state", "attempt")] == ["queued", 0]
 
 
+@pytest.mark.long
 def test_a_worker_that_grows_too_large_ends_with_a_code_of_its_own(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, "--max-memory", "400")
     run = enqueue(db, "grow", mb="500")
@@ -165,6 +174,7 @@ def test_a_worker_that_grows_too_large_ends_with_a_code_of_its_own(fleet: Fleet,
     assert worker.logged("more than --max-memory 400")
 
 
+@pytest.mark.long
 def test_a_parent_replaces_a_worker_that_grew_too_large(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, (pid,) = supervised(fleet, db, 1, "--max-memory", "400")
     enqueue(db, "grow", mb="500")
@@ -179,6 +189,7 @@ def test_a_memory_limit_below_what_a_worker_takes_at_its_start_is_refused(fleet:
     assert worker.logged("max memory: 5 MB is less than the ")
 
 
+@pytest.mark.long
 def test_sighup_replaces_the_workers(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, before = supervised(fleet, db, 2)
     parent.signal(signal.SIGHUP)
@@ -188,6 +199,7 @@ def test_sighup_replaces_the_workers(fleet: Fleet, db: psycopg.Connection) -> No
     assert parent.ended(PATIENCE_S) == 0
 
 
+@pytest.mark.long
 def test_sighups_during_a_replacement_cause_exactly_one_more_replacement(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, _ = supervised(fleet, db, 2)
     parent.signal(signal.SIGHUP)
@@ -201,6 +213,7 @@ def test_sighups_during_a_replacement_cause_exactly_one_more_replacement(fleet: 
     assert parent.log.read_text().count("renewing") == 2
 
 
+@pytest.mark.long
 def test_sighup_keeps_the_workers_when_new_ones_cannot_start(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, before = supervised(fleet, db, 2)
     db.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")

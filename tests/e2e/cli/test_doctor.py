@@ -64,6 +64,7 @@ def test_a_run_without_a_live_worker_is_a_failure(pgsched: Pgsched, db: psycopg.
     assert "no live worker, and 1 run is queued" in said.out
 
 
+@pytest.mark.long
 def test_a_session_that_pins_xmin_is_named(db: psycopg.Connection, connect: Open) -> None:
     reader = connect(autocommit=False, application_name="a long report")
     reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -76,6 +77,7 @@ def test_a_session_that_pins_xmin_is_named(db: psycopg.Connection, connect: Open
     assert told(living(connect), "xmin") == ""
 
 
+@pytest.mark.long
 def test_a_session_that_blocks_the_leader_is_named(db: psycopg.Connection, connect: Open) -> None:
     thief = connect(application_name="thief")
     thief.execute("SELECT pg_advisory_lock(hashtextextended('pgsched.leader', 0))")
@@ -92,15 +94,14 @@ def test_a_session_that_blocks_the_leader_is_named(db: psycopg.Connection, conne
         wait_until(lambda: "transaction has gone on" in told(living(connect), "leader"), 20, "the term to be slow")
 
 
+@pytest.mark.long
 def test_a_session_that_locks_tables_is_named(
     dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 't', '@daily')")
     locker = connect(autocommit=False, application_name="locker")
     locker.execute("LOCK TABLE pgsched.runs, pgsched.jobs, pgsched.workers IN ACCESS EXCLUSIVE MODE")
-    wait_until(
-        lambda: told(list(doctor.run_checks_connected(dsn, doctor.SESSIONS)), "blocked"), 20, "the lock to be old"
-    )
+    wait_until(lambda: told([*doctor.run_checks_connected(dsn, doctor.SESSIONS)], "blocked"), 20, "an old lock")
     began = time.monotonic()
     found = doctor.doctor(dsn, {}, trend_s=0)
     assert time.monotonic() - began < 10
@@ -219,6 +220,7 @@ def test_a_real_invalid_index_is_named_with_its_cure(db: psycopg.Connection, con
     assert "index mine of runs is not ready: REINDEX INDEX CONCURRENTLY" in text
 
 
+@pytest.mark.long
 def test_a_session_that_fills_the_notification_queue_is_named(private_cluster: PrivateCluster) -> None:
     if int((private_cluster.cluster.data / "PG_VERSION").read_text()) < 17:
         pytest.skip("before 17 the queue has 8 GB, which cannot be set")
@@ -252,6 +254,7 @@ def test_a_session_that_fills_the_notification_queue_is_named(private_cluster: P
         listener.execute("ROLLBACK")
 
 
+@pytest.mark.long
 def test_an_asynchronous_standby_and_settings_that_lose_data_are_warned_of(private_cluster: PrivateCluster) -> None:
     """The tests' servers have fsync and full_page_writes off."""
     upgrade(private_cluster.dsn)

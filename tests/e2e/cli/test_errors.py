@@ -32,6 +32,7 @@ def one_line(said: object, code: int, *words: str) -> None:
     assert "Traceback" not in said.err
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -251,6 +252,7 @@ NASTY = [
 ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", NASTY)
 def test_a_name_with_special_characters_is_stored_and_shown_unchanged(
     pgsched: Callable[..., object], name: str
@@ -308,6 +310,7 @@ def test_ctrl_c_ends_with_130(dsn: str, db: psycopg.Connection, connect: Callabl
     assert "Traceback" not in err
 
 
+@pytest.mark.long
 def test_a_closed_pipe_is_quiet(dsn: str, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT repeat('x', 100) FROM generate_series(1, 9000)")
     program = f"{sys.executable} -m pgsched run list --limit 9000 | head -1"
@@ -318,6 +321,7 @@ def test_a_closed_pipe_is_quiet(dsn: str, db: psycopg.Connection) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("field", ["timezone", "overlap", "kind"])
 def test_a_value_that_sounds_like_a_standby_is_bad_input(field: str, dsn: str) -> None:
     done = subprocess.run(

@@ -178,6 +178,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - LASTING))
 def test_a_command_ends_with_a_documented_code(
     name: str, dsn: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch

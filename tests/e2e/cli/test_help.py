@@ -44,6 +44,7 @@ def test_the_promised_commands_exist() -> None:
     assert {" ".join(path) for path in COMMANDS} >= set(promised)
 
 
+@pytest.mark.few(35)
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_every_command_explains_itself_with_an_example(path: tuple[str, ...], pgsched: Callable[..., object]) -> None:
     said = pgsched(*path, "--help")
@@ -61,6 +62,7 @@ def options(command: object) -> dict[tuple[str, ...], list[str]]:
     return {(): [parameter.name for parameter in command.params], **inner}  # type: ignore[attr-defined]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("word", sorted({path[0] for path in COMMANDS if path}))
 def test_a_command_that_is_built_alone_takes_the_same_options(word: str) -> None:
     """Only the commands that begin with the first word of the command line are built."""

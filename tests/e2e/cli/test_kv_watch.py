@@ -110,6 +110,7 @@ def test_a_whole_key_is_watched_alone_when_asked_for(watch: Watch, db: Db) -> No
     assert json.loads(watching.notes)["note"].startswith("watching flags/a after version 0")
 
 
+@pytest.mark.long
 def test_ctrl_c_says_how_to_go_on_without_missing_anything(watch: Watch, db: Db) -> None:
     first = watch("app")
     put(db, "app/a")
@@ -125,6 +126,7 @@ def test_ctrl_c_says_how_to_go_on_without_missing_anything(watch: Watch, db: Db)
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_changes_that_are_not_kept_any_more_are_said_to_be_skipped(watch: Watch, db: Db) -> None:
     put_many(db, "app/", 1200)
     watching = watch("app/", "--after", "3")
@@ -154,6 +156,7 @@ def test_json_that_python_cannot_read_does_not_end_it(watch: Watch, db: Db) -> N
     assert [len(line.split()[6]) for line in watching.until(2)] == [5001, 6000]
 
 
+@pytest.mark.long
 def test_readers_watch_and_others_are_refused(watch: Watch, db: Db, logins: Logins) -> None:
     owner = logins.connect("alice")
     put(owner, "shop/a")

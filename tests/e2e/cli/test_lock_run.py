@@ -130,6 +130,7 @@ def test_a_second_one_waits_until_the_first_has_ended(started: Started, db: psyc
     assert ended(second) == Said(0, "done\n", "")
 
 
+@pytest.mark.long
 def test_shares_and_places_of_a_semaphore(
     started: Started, process: Callable[..., Said], db: psycopg.Connection, dsn: str
 ) -> None:
@@ -148,6 +149,7 @@ def test_shares_and_places_of_a_semaphore(
         assert process("lock", "run", *args, "--", "true", PGSCHED_DSN=dsn).code == code, args
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_passed_on_and_the_lock_given_back(
     number: signal.Signals, started: Started, db: psycopg.Connection, tmp_path: Path
@@ -219,6 +221,7 @@ def lease(db: psycopg.Connection) -> datetime:
     return found
 
 
+@pytest.mark.long
 def test_a_lease_that_cannot_be_renewed_ends_a_command_that_ignores_sigterm(
     started: Started, db: psycopg.Connection, connect: Open, tmp_path: Path
 ) -> None:
@@ -232,6 +235,7 @@ def test_a_lease_that_cannot_be_renewed_ends_a_command_that_ignores_sigterm(
     assert last_sign(tmp_path / "sign")[1] < until, "it was at work when its lease had ended"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_whatever_becomes_of_lock_run_its_command_does_not_outlive_the_lease(
     number: signal.Signals, started: Started, db: psycopg.Connection, tmp_path: Path
@@ -245,6 +249,7 @@ def test_whatever_becomes_of_lock_run_its_command_does_not_outlive_the_lease(
         assert ended(process).code == 14
 
 
+@pytest.mark.long
 def test_what_the_command_has_started_in_a_session_of_its_own_ends_with_it(
     started: Started, db: psycopg.Connection, tmp_path: Path
 ) -> None:
@@ -257,6 +262,7 @@ def test_what_the_command_has_started_in_a_session_of_its_own_ends_with_it(
     assert not is_alive(pid)
 
 
+@pytest.mark.long
 def test_what_the_command_leaves_running_goes_on(started: Started, db: psycopg.Connection, tmp_path: Path) -> None:
     process = started("job", "--", "sh", "-c", f"sleep 600 >/dev/null 2>&1 & echo $! > {tmp_path / 'pid'}")
     assert ended(process).code == 0
@@ -281,6 +287,7 @@ def test_a_command_that_cannot_be_started(
     assert db.execute("SELECT count(*) FROM pgsched.locks").fetchone() == (0,), "the lock was not even asked for"
 
 
+@pytest.mark.long
 def test_on_a_terminal_the_command_has_the_keys(dsn: str, db: psycopg.Connection, tmp_path: Path) -> None:
     line = f"{sys.executable} -m pgsched lock run job -- "
     with terminal(tmp_path, dsn, width=200) as shown:

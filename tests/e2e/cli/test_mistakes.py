@@ -29,6 +29,7 @@ def shell(line: str, dsn: str, **env: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["status", "job list", "run list --limit 10000", "--help"])
 def test_a_pipe_that_is_closed_early_ends_a_command_quietly(
     command: str, dsn: str, db: psycopg.Connection[Any]
@@ -38,6 +39,7 @@ def test_a_pipe_that_is_closed_early_ends_a_command_quietly(
     assert done.stderr == ""
 
 
+@pytest.mark.long
 def test_output_to_a_full_disk_is_an_error_and_not_a_bug(dsn: str) -> None:
     done = shell('"$1" -m pgsched status --json > /dev/full', dsn)
     error = json.loads(done.stderr)["error"]
@@ -45,6 +47,7 @@ def test_output_to_a_full_disk_is_an_error_and_not_a_bug(dsn: str) -> None:
     assert error["message"] == "the output cannot be written: No space left on device"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["status", "job list", "job show 'NAME'", "job preview 'NAME'", "doctor"])
 def test_a_terminal_without_utf_8_shows_names_as_escapes(command: str, dsn: str, db: psycopg.Connection[Any]) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES (%s, '@daily', %s)", [NAME, NAME])
@@ -94,6 +97,7 @@ def test_options_before_the_command_are_explained(pgsched: Program) -> None:
     assert (said.code, "goes after the command: pgsched status --dsn" in said.err) == (2, True)
 
 
+@pytest.mark.long
 def test_an_app_that_ends_the_program_says_why(process: Program, tmp_path: Path) -> None:
     (tmp_path / "ending.py").write_text("import sys\nsys.exit('no licence')\n")
     said = process("worker", "--app", "ending:app", PYTHONPATH=str(tmp_path))

@@ -27,10 +27,8 @@ WORKER = (
     "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, running, seen_at)"
     " VALUES (%s, 'h', 1, '1', 2, '{task}', '{t}', '30 s', %s, clock_timestamp() - %s::interval)"
 )
-RUNS = (
-    "INSERT INTO pgsched.runs (task, available_at) SELECT 't', clock_timestamp() - %s::interval"
-    " FROM generate_series(1, %s)"
-)
+RUNS = """INSERT INTO pgsched.runs (task, available_at)
+    SELECT 't', clock_timestamp() - %s::interval FROM generate_series(1, %s)"""
 JOB = "INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 't', '@daily')"
 AHEAD = "UPDATE pgsched.jobs SET decided_until = clock_timestamp() + interval '1 year'"
 
@@ -252,6 +250,7 @@ def test_a_system_that_does_its_work_has_no_problems(scene: Scene) -> None:
     assert in_metrics(scene) == ([], set())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("state", "kinds", "text"), STATES, ids=[state.__name__ for state, _, _ in STATES])
 def test_every_command_and_page_reports_the_same_problems(
     scene: Scene, dsn: str, state: Callable[[Scene], None], kinds: set[str], text: str
@@ -282,6 +281,7 @@ def console(dsn: str, path: str) -> str:
         return str(client.get(path).text)
 
 
+@pytest.mark.long
 def test_a_lost_worker_is_noted_everywhere_and_is_no_problem(scene: Scene, dsn: str) -> None:
     scene.worker(name="gone:2", running=4, seen="90 s")
     note = "worker gone:2 was lost # ago; it held 4 runs"
@@ -312,6 +312,7 @@ def test_status_names_the_runs_of_a_lost_worker_once_they_are_reaped(scene: Scen
     assert "it held 3 x t, 1 x u" in scene.pgsched("status").out
 
 
+@pytest.mark.long
 def test_a_duty_that_succeeds_again_is_no_longer_a_problem(scene: Scene) -> None:
     a_duty_that_fails(scene)
     assert in_status(scene) != []

@@ -33,6 +33,7 @@ main()
 """
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", ["status", "job list", "run list", "doctor"])
 def test_a_short_command_never_collects_garbage(command: str, dsn: str) -> None:
     words = [sys.executable, "-c", WATCHED, *command.split(), "--dsn", dsn]

@@ -88,6 +88,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_without_a_dsn_the_embedded_server_is_started_migrated_and_stopped(process: Process, home: Path) -> None:
     said = process("psql", "--", "-AtqX", "-c", "RESET search_path", "-c", "SHOW search_path",
                    "-c", "INSERT INTO jobs (name, task, schedule) VALUES ('plain', 't', '@daily')")  # fmt: skip

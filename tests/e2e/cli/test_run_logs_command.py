@@ -92,6 +92,7 @@ def test_an_unknown_run_ends_with_one_line_and_code_8(verb: str, pgsched: Pgsche
     assert pgsched("run", verb, "x").code == 2
 
 
+@pytest.mark.long
 def test_a_wrong_stream_is_refused_and_missing_output_is_explained(
     pgsched: Pgsched, dsn: str, db: psycopg.Connection
 ) -> None:
@@ -134,6 +135,7 @@ def test_follow_prints_the_output_of_a_run_as_it_comes_and_ends_with_the_run(
     assert (got, out, follower.returncode) == (["begun\n"], "over", 0)
 
 
+@pytest.mark.long
 def test_follow_in_json_prints_one_object_per_line(dsn: str, db: psycopg.Connection) -> None:
     run_id = add(db, "shell", "echo one; sleep 1.2; echo two")
     with started(dsn, "run", "logs", str(run_id), "--follow", "--json") as follower:
@@ -187,6 +189,7 @@ def test_watch_of_a_failure_ends_with_one(pgsched: Pgsched, dsn: str, db: psycop
     assert (looks[0]["text"], looks[-1]["state"]) == ("bad\n", "dead")
 
 
+@pytest.mark.long
 def test_show_prints_the_progress(pgsched: Pgsched, dsn: str, db: psycopg.Connection) -> None:
     app, run_id = steps(db)
     work(dsn, app, lambda: all_ended(db))

@@ -61,6 +61,7 @@ def pid_of_top(shell: int) -> int:
     return int(found[-1])
 
 
+@pytest.mark.long
 def test_an_operator_watches_a_run_and_cancels_it(db: psycopg.Connection, worker: Fleet, screen: Terminal) -> None:
     run_id = one(db, "SELECT pgsched.enqueue('copies')")
     screen.send("2")
@@ -123,6 +124,7 @@ def test_an_operator_pauses_a_job_and_a_queue_and_resumes_them(db: psycopg.Conne
     assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
 
 
+@pytest.mark.long
 def test_a_viewer_sees_everything_and_gets_an_error_for_each_change(
     dsn: str, db: psycopg.Connection, tmp_path: Path
 ) -> None:
@@ -157,6 +159,7 @@ def test_a_viewer_sees_everything_and_gets_an_error_for_each_change(
     assert one(db, "SELECT paused FROM pgsched.jobs") is False
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("how", "code"),
     [("q", 0), ("\x03", 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), ("\x1c", 131)],
@@ -220,6 +223,7 @@ def test_the_terminal_is_restored_after_a_bug(dsn: str, tmp_path: Path, what: st
         assert screen.screen.modes == RESTORED
 
 
+@pytest.mark.long
 def test_top_can_be_suspended_and_resumed(db: psycopg.Connection, screen: Terminal) -> None:
     screen.send("\x1a")
     screen.until("Stopped")
@@ -238,6 +242,7 @@ def test_top_can_be_suspended_and_resumed(db: psycopg.Connection, screen: Termin
     assert screen.screen.modes == RESTORED
 
 
+@pytest.mark.long
 def test_top_follows_the_size_of_the_window(screen: Terminal) -> None:
     for width, height in ((120, 40), (50, 12), (80, 24)):
         screen.resize(width, height)
@@ -246,6 +251,7 @@ def test_top_follows_the_size_of_the_window(screen: Terminal) -> None:
         assert len(shown.splitlines()[height - 1]) == width
 
 
+@pytest.mark.long
 def test_without_utf_8_the_bars_are_plain_characters(dsn: str, tmp_path: Path) -> None:
     with terminal(tmp_path, dsn, PYTHONIOENCODING="ascii") as screen:
         screen.send("top\n")
@@ -256,6 +262,7 @@ def test_without_utf_8_the_bars_are_plain_characters(dsn: str, tmp_path: Path) -
         screen.until(lambda shown: "throughput ____" in shown and "ended 0" in shown)
 
 
+@pytest.mark.long
 def test_no_color_turns_colours_off(dsn: str, tmp_path: Path) -> None:
     for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         with terminal(tmp_path, dsn, **environment) as screen:
@@ -266,6 +273,7 @@ def test_no_color_turns_colours_off(dsn: str, tmp_path: Path) -> None:
             assert bool(screen.screen.colours) == coloured
 
 
+@pytest.mark.long
 def test_errors_with_control_characters_do_nothing_to_the_terminal(db: psycopg.Connection, screen: Terminal) -> None:
     db.execute(
         "INSERT INTO pgsched.runs (task, state, finished_at, attempt, error)"
@@ -279,6 +287,7 @@ def test_errors_with_control_characters_do_nothing_to_the_terminal(db: psycopg.C
     screen.until("error      \\x1b[2J\\x1b]0;title\\x07gone")
 
 
+@pytest.mark.long
 def test_top_goes_on_when_a_stopped_database_comes_back(private_cluster: PrivateCluster, tmp_path: Path) -> None:
     upgrade(private_cluster.dsn)
     with terminal(tmp_path, private_cluster.dsn) as screen:
@@ -298,6 +307,7 @@ def test_top_goes_on_when_a_stopped_database_comes_back(private_cluster: Private
         quits(screen)
 
 
+@pytest.mark.long
 def test_keys_work_while_the_database_does_not_answer(private_cluster: PrivateCluster, tmp_path: Path) -> None:
     upgrade(private_cluster.dsn)
     with terminal(tmp_path, private_cluster.dsn) as screen:
@@ -313,6 +323,7 @@ def test_keys_work_while_the_database_does_not_answer(private_cluster: PrivateCl
             quits(screen)
 
 
+@pytest.mark.long
 def test_a_producer_is_told_that_alerts_are_hidden(dsn: str, db: psycopg.Connection, tmp_path: Path) -> None:
     alone(lambda: roles.apply(db))
     with terminal(tmp_path, make_conninfo(dsn, options="-c role=pgsched_producer")) as screen:

@@ -13,6 +13,8 @@ import pytest
 from tests.support.hostile.ordinary_user import USER, works
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.long
+
 READ_ONLY = """mount --make-rprivate /
 for m in / /tmp /var/tmp /dev/shm; do mount --bind $m $m && mount -o remount,bind,ro $m || exit 99; done"""
 WORKER = "--allow task,shell,command,sql --app tests.support.apps.contained:app --no-leader --poll 0.1"

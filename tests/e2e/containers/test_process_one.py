@@ -57,6 +57,7 @@ def contained(dsn: str, log: Path, *words: str) -> Iterator[subprocess.Popen[byt
         outer.wait()
 
 
+@pytest.mark.long
 def test_nothing_stays_a_zombie_and_a_stop_drains(dsn: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with psycopg.connect(dsn, autocommit=True) as db:

@@ -1,8 +1,12 @@
-"""Every code block and command line of README.md and docs/ is executed, each page from top to end."""
+"""Every code block and command line of README.md and docs/ is executed, each page from top to end.
+
+By default: README.md, the quickstart, and the pages that start at most one program. `-m long` plays the others.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +14,24 @@ import pytest
 
 from pgsched.chaos import registry
 from tests.support.docs.playing import Play, trace
-from tests.support.docs.reading import PAGES, read
+from tests.support.docs.reading import PAGES, Page, read
 from tests.support.docs.shell import Missing
 from tests.support.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, STAGES, Stage
 from tests.support.server import Place, PrivateCluster
 
 ALL = {name: read(name) for name in PAGES}
+ALWAYS = ("README.md", "docs/introduction/quickstart.md")
+COMMAND = {"sh": r"^[^#\s]", "console": r"^\$ ", "python": r"\A# test_\w+\.py\n"}  # in blocks of these languages
+
+
+def is_long(page: Page) -> bool:
+    programs = sum(len(re.findall(COMMAND.get(one.language, r"(?!)"), one.text, re.MULTILINE)) for one in page.blocks)
+    return programs > 1 and page.name not in ALWAYS
+
+
+CASES = [
+    pytest.param(name, marks=pytest.mark.long if is_long(page) else ()) for name, page in ALL.items() if page.blocks
+]
 
 
 @pytest.fixture
@@ -49,9 +65,8 @@ def own_server() -> Iterator[str]:
         place.remove()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)  # long enough for a busy machine
-@pytest.mark.parametrize("played", [name for name, page in ALL.items() if page.blocks], indirect=True)
+@pytest.mark.parametrize("played", CASES, indirect=True)
 def test_every_block_of_the_page_runs(played: Play) -> None:
     failed = [f"{played.page.name}:{line}: {trace(error)}" for line, error in played.outcomes.items()
               if error is not None and not isinstance(error, Missing)]  # fmt: skip

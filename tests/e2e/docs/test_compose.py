@@ -136,7 +136,7 @@ def test_every_pgsched_variable_in_compose_is_read_by_pgsched(services: dict[str
     assert used <= set(ENVIRONMENT)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_login_can_do_the_work_of_its_service(
     services: dict[str, Any], dsn: str, db: psycopg.Connection, process: Callable[..., Said], tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ WRONG = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_block_is_reported_with_its_line(name: str, dsn: str, tmp_path: Path) -> None:
     wrong = Block("docs/made-up.md", 10, name.split(maxsplit=1)[0], WRONG[name])
@@ -45,6 +46,7 @@ def test_a_failing_handler_is_reported(dsn: str, tmp_path: Path) -> None:
     assert "ZeroDivisionError" in str(play.outcomes[10])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["worker", "leader", "web", "top"])
 def test_a_long_running_command_is_started_and_stopped(command: str, dsn: str, tmp_path: Path) -> None:
     block = Block("docs/made-up.md", 10, "sh", f"pgsched {command}\n")

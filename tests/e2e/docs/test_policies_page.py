@@ -17,6 +17,7 @@ def drawn() -> dict[str, str]:
     return {text.partition("\n")[0]: text.partition("\n")[2] for text in texts if "10:00" in text}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("title", SCENES)
 def test_the_timeline_is_what_happens(title: str, db: psycopg.Connection[Any], dsn: str) -> None:
     found = draw(db, dsn, SCENES[title])

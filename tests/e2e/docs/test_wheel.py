@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 CHECKOUT = ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="session")

@@ -105,6 +105,7 @@ def test_a_program_waits_for_the_result_of_a_run(programs: Programs, dsn: str, d
     assert said(waiting) == ['succeeded {"total": 700}']
 
 
+@pytest.mark.few(2)
 def test_a_dead_run_says_why_and_is_tried_again(programs: Programs, dsn: str, db: DB) -> None:
     declined = ["card 4 was declined"]
     run = enqueue(db, "cards.charge", max_attempts=1)

@@ -57,6 +57,7 @@ def test_in_session_mode_workers_listen_and_the_leader_holds_its_lock(
     assert unaccounted(db) == []
 
 
+@pytest.mark.long
 def test_in_statement_mode_every_command_ends_with_one_clear_line(pooled: Pooled) -> None:
     bouncer = pooled(pool_mode="statement")
     for command in (["status"], ["worker", "--allow", "shell"], ["run", "list"], ["doctor"], ["check"], ["leader"]):
@@ -66,6 +67,7 @@ def test_in_statement_mode_every_command_ends_with_one_clear_line(pooled: Pooled
         assert len(said) == 1 and "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_the_console_works_through_a_pooler(bouncer: Bouncer, db: Db, tmp_path: Path) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('nightly', '0 2 * * *', 't')")
     said = tmp_path / "err"

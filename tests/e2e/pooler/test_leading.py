@@ -41,6 +41,7 @@ def slots_after(db: Db, at: object) -> None:
 SILENT = [pytest.param(how, marks=pytest.mark.long) for how in (signal.SIGKILL, signal.SIGSTOP)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [*SILENT, signal.SIGTERM])
 def test_another_leads_when_the_leader_is_gone(fleet: Fleet, db: Db, how: signal.Signals) -> None:
     fleet.start(2)
@@ -176,6 +177,7 @@ def test_a_direct_leader_and_a_pooled_candidate_agree(
         slots_after(db, clock(db))
 
 
+@pytest.mark.long
 def test_a_candidate_that_holds_the_fence_does_not_end_a_term(bouncer: Bouncer, db: Db) -> None:
     leader = Leader(bouncer.dsn, LeaderSettings(), "leader")
     thread = threading.Thread(target=leader.run, daemon=True)

@@ -128,6 +128,7 @@ def test_statements_are_prepared_only_where_the_pooler_tracks_them(pooled: Poole
                 assert one.execute("SELECT %s::int", [number]).fetchone() == (number,)
 
 
+@pytest.mark.long
 def test_session_mode_is_still_assumed_while_no_other_session_is_free(
     pooled: Pooled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ class Watcher(threading.Thread):
                 self.sessions.add(self.conn.execute("SELECT pg_backend_pid()").fetchone()[0])  # type: ignore[index]
 
 
+@pytest.mark.long
 def test_a_foreign_client_never_sees_a_setting_of_pgsched(
     bouncer: Bouncer, fleet: Fleet, foreign: psycopg.Connection[Any], db: psycopg.Connection[Any]
 ) -> None:

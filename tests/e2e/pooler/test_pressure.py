@@ -23,6 +23,7 @@ OPEN = "SELECT count(*) FROM pgsched.runs WHERE finished_at IS NULL AND job_id I
 TWICE = "SELECT count(*) - count(DISTINCT run_id) FROM ledger WHERE event = 'end'"
 
 
+@pytest.mark.long
 def test_three_workers_share_two_connections(pooled: Pooled, fleet_through: Callable[[Bouncer], Fleet], db: Db) -> None:
     bouncer = pooled(default_pool_size=2)
     fleet = fleet_through(bouncer)
@@ -40,6 +41,7 @@ def test_three_workers_share_two_connections(pooled: Pooled, fleet_through: Call
     assert one(db, "SELECT count(*) FROM pgsched.attempts") == 0
 
 
+@pytest.mark.long
 def test_a_restart_of_the_pooler_under_load_loses_nothing(bouncer: Bouncer, fleet: Fleet, db: Db) -> None:
     fleet.start(2, "--lease", "3")
     db.execute(SECONDLY.encode())

@@ -45,6 +45,7 @@ def test_runs_that_are_enqueued_in_any_way_through_a_pooler_are_made(bouncer: Bo
     app.close()
 
 
+@pytest.mark.long
 def test_handlers_sql_runs_logs_progress_and_slots_work_through_a_pooler(fleet: Fleet, db: Db) -> None:
     fleet.start(2, "--app", "tests.support.apps.pooled:app", "--allow", "task,sql")
     db.execute(SECONDLY.encode())
@@ -71,6 +72,7 @@ def test_statements_that_end_their_transaction_are_noticed(bouncer: Bouncer, db:
         assert "ended the transaction" in (outcome.error or "") and not outcome.retry
 
 
+@pytest.mark.long
 def test_limits_dependencies_retries_and_delays_hold(fleet: Fleet, db: Db) -> None:
     fleet.start(2)
     db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('narrow', 1)")
@@ -104,6 +106,7 @@ def test_limits_dependencies_retries_and_delays_hold(fleet: Fleet, db: Db) -> No
     assert unaccounted(db) == []
 
 
+@pytest.mark.long
 def test_a_cancel_reaches_a_running_handler_and_the_lease_is_kept(bouncer: Bouncer, fleet: Fleet, db: Db) -> None:
     fleet.start(1, "--lease", "2")
     run_id = enqueue(db, "hold", gate="never")
@@ -118,6 +121,7 @@ def test_a_cancel_reaches_a_running_handler_and_the_lease_is_kept(bouncer: Bounc
     assert len(events(db, run_id, "start")) == 1
 
 
+@pytest.mark.long
 def test_commands_work_and_say_that_there_is_a_pooler(
     bouncer: Bouncer, fleet: Fleet, db: Db, capsys: pytest.CaptureFixture[str]
 ) -> None:

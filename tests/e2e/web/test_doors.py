@@ -108,6 +108,7 @@ def test_one_address_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch
     assert all(Peer(doors, "192.0.2.1", says=True).open for _ in range(9)), "many people share the proxy"
 
 
+@pytest.mark.long
 def test_a_missing_head_ends_the_connection(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), 20) as silent:
         assert closed(silent, 15)
@@ -134,6 +135,7 @@ def test_a_missing_body_ends_the_connection(port: int) -> None:
         assert closed(slow, 10)
 
 
+@pytest.mark.long
 def test_a_long_event_stream_is_not_cut_off(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), 20) as live:
         live.sendall(b"GET /runs HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nAuthorization: Bearer "

@@ -107,6 +107,7 @@ def test_only_a_name_or_a_user_lets_somebody_in(mounted: Callable[..., Browser],
     assert browser.get("/jobs/runs", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 403
 
 
+@pytest.mark.long
 def test_wrong_tokens_of_others_lock_nobody_out_whom_the_application_lets_in(
     mounted: Callable[..., Browser],
 ) -> None:
@@ -294,6 +295,7 @@ def test_a_web_socket_is_refused(mounted: Callable[..., Browser]) -> None:
 # ---- the end
 
 
+@pytest.mark.long
 def test_an_application_that_starts_again_has_a_console_that_works(dsn: str, db: psycopg.Connection) -> None:
     run_id = one(db, "SELECT pgsched.enqueue('t')")
     application = Starlette()
@@ -318,6 +320,7 @@ server.run()
 """
 
 
+@pytest.mark.long
 def test_the_end_of_the_server_ends_open_streams(dsn: str, tmp_path: Path) -> None:
     said = tmp_path / "log"
     with said.open("w") as log, subprocess.Popen([sys.executable, "-c", PROGRAM, dsn], cwd=ROOT, stderr=log) as process:

@@ -51,6 +51,7 @@ def below(dsn: str) -> Iterator[Callable[..., Browser]]:
         client.app.app.state.pool.close()  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_every_address_on_every_page_is_below_the_path(below: Callable[..., Browser], db: psycopg.Connection) -> None:
     build(db)
     browser = below()

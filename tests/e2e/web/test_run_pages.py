@@ -167,6 +167,7 @@ async def ask(app: Any, path: str, begun: asyncio.Semaphore, may_go_on: asyncio.
     return got["status"], got["body"]
 
 
+@pytest.mark.long
 def test_slow_readers_of_an_output_do_not_block_other_requests(
     console: Callable[..., Browser], db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

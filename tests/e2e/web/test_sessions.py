@@ -189,6 +189,7 @@ def test_guesses_of_bearer_tokens_are_limited_too(console: Console) -> None:
 STRONG = "3f9c0a7be24d5816" * 2  # as `openssl rand -hex 16` makes them
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("settings", "secret", "then"),
     [

@@ -97,6 +97,7 @@ def test_the_token_of_a_read_only_console_opens_no_other_console(
     assert write == again != read
 
 
+@pytest.mark.long
 def test_a_stop_ends_open_event_streams(dsn: str, tmp_path: Path) -> None:
     said = tmp_path / "err"
     command = [sys.executable, "-m", "pgsched", "web", "--dsn", dsn, "--port", "0", "--no-auth", "--root-path", "/jobs"]
@@ -139,6 +140,7 @@ def test_a_producer_s_token_alone_lets_no_person_in(dsn: str, tmp_path: Path, mo
     assert run(["web", "--dsn", dsn, "--read-only"]) == 2
 
 
+@pytest.mark.long
 def test_a_signal_before_the_first_request_ends_the_console(dsn: str) -> None:
     """The signal comes after the address is printed, and before the server handles signals."""
     done = subprocess.run(

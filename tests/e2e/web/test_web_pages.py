@@ -168,6 +168,7 @@ def test_a_job_enters_mode_shadow_and_leaves_it(browser: Browser, db: psycopg.Co
     assert one(db, "SELECT mode FROM pgsched.jobs") == "run"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", [".", "..", "~.", "~~..", "a/../b", "~", "..."])
 def test_a_job_has_its_pages_whatever_its_name_is(name: str, browser: Browser, db: psycopg.Connection) -> None:
     """A browser removes the segments `.` and `..` from a path, as urljoin does."""

@@ -43,6 +43,7 @@ def test_an_error_hides_from_readers_where_the_database_is(secret: str, sees: bo
         assert shown if sees else shown == [] and "cannot be reached" in answer.text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("secret", "sees"), [(READER, False), (TOKEN, True)])
 def test_the_doctor_page_hides_from_readers_where_the_database_is(
     console: Console, dsn: str, db: psycopg.Connection[Any], secret: str, sees: bool

@@ -251,6 +251,7 @@ def test_a_refusal_and_a_failure_of_another_driver_are_raised_as_they_are(
     engine.dispose()
 
 
+@pytest.mark.long
 def test_enqueueing_does_not_import_sqlalchemy(dsn: str) -> None:
     import subprocess
     import sys

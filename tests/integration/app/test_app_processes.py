@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 
+@pytest.mark.long
 def test_a_module_run_as_the_program_names_its_tasks_as_if_it_were_imported(tmp_path: Path) -> None:
     package = tmp_path / "shop"
     package.mkdir()

@@ -49,6 +49,7 @@ def test_without_a_database_the_code_is_checked(check: Check) -> None:
     assert "only the code was checked" in texts(said, "database")
 
 
+@pytest.mark.long
 def test_with_a_database_the_jobs_are_compared_and_nothing_is_written(
     check: Check, db: psycopg.Connection[Any], dsn: str
 ) -> None:
@@ -66,6 +67,7 @@ def test_with_a_database_the_jobs_are_compared_and_nothing_is_written(
     assert db.execute("SELECT count(*) FROM pgsched.workers").fetchone() == (0,)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "name", "error"),
     [

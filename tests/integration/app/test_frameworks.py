@@ -46,6 +46,7 @@ def litestar(life: Callable[..., Any]) -> Any:
 FRAMEWORKS = [fastapi, starlette, litestar]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_worker_runs_as_long_as_the_application(
     framework: Callable[..., Any], app: App, greet: Any, db: psycopg.Connection[Any]

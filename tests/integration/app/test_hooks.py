@@ -70,6 +70,7 @@ def test_middleware_can_turn_a_failure_into_a_success(place: str, notes_file: Pa
     assert not any(line.startswith("told") for line in notes(notes_file))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("what", "said"), [("value", "ValueError: no"), ("exit", "SystemExit: 3")])
 def test_every_on_error_hook_is_called_although_one_fails(place: str, what: str, said: str, notes_file: Path) -> None:
@@ -78,6 +79,7 @@ def test_every_on_error_hook_is_called_although_one_fails(place: str, what: str,
     assert notes(notes_file)[-2:] == [f"told {place} {said}", "told last"], "the hook between them failed"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_snooze_calls_no_on_error_hook(place: str, notes_file: Path) -> None:
     assert run(place, "snooze").result is Result.SNOOZED
@@ -102,6 +104,7 @@ def test_a_thread_below_middleware_that_does_not_stop_is_abandoned(notes_file: P
     assert notes(notes_file)[-1] == "outer ends cancelled"
 
 
+@pytest.mark.long
 def test_a_child_process_runs_start_and_shutdown_hooks(notes_file: Path) -> None:
     run("process", "hi")
     lines = notes_file.read_text().splitlines()
@@ -190,6 +193,7 @@ def connects():
 """
 
 
+@pytest.mark.long
 def test_a_worker_whose_start_hook_fails_ends_with_its_reason(dsn: str, tmp_path: Path) -> None:
     (tmp_path / "fails_at_start.py").write_text(FAILS)
     ended = subprocess.run(

@@ -76,6 +76,7 @@ def test_the_thread_form_has_a_loop_of_its_own(app: App, db: psycopg.Connection[
     assert alive(db) == 0
 
 
+@pytest.mark.long
 def test_the_process_is_left_as_it_was(app: App) -> None:
     def facts() -> tuple[object, ...]:
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
@@ -130,6 +131,7 @@ def test_two_workers_at_once_in_one_process(dsn: str, db: psycopg.Connection[Any
     assert hooks == ["start one", "start two", "end two", "end one"], "hooks are called once in a process"
 
 
+@pytest.mark.long
 def test_the_database_goes_away_and_comes_back(app: App, db: psycopg.Connection[Any]) -> None:
     @app.task(name="t")
     async def t() -> None: ...
@@ -219,6 +221,7 @@ def test_one_worker_s_end_leaves_another_worker_s_capture(app: App, db: psycopg.
     assert (sys.stdout, [*logging.getLogger().handlers]) == before
 
 
+@pytest.mark.long
 def test_handlers_in_child_processes_work_and_the_children_end(
     db: psycopg.Connection[Any], dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

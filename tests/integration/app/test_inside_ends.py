@@ -163,6 +163,7 @@ def test_a_started_worker_drains_when_the_program_ends(dsn: str, db: psycopg.Con
     assert states(db) == {"t": "succeeded"} and alive(db) == 0
 
 
+@pytest.mark.long
 def test_several_workers_drain_at_the_same_time_when_the_program_ends(dsn: str, db: psycopg.Connection[Any]) -> None:
     program = """
     import asyncio, threading

@@ -80,6 +80,7 @@ def test_a_worker_runs_the_tasks_and_declares_the_jobs_of_each_app(
     assert db.execute("SELECT count(*) FROM pgsched.workers WHERE stopped_at IS NULL").fetchone() == (0,)
 
 
+@pytest.mark.long
 def test_when_one_of_its_workers_is_to_drain_the_process_ends(
     worker: subprocess.Popen[str], db: psycopg.Connection[Any]
 ) -> None:
@@ -135,6 +136,7 @@ def test_all_workers_of_a_process_leave_once_one_takes_no_more_runs(
     assert db.execute("SELECT state::text FROM pgsched.runs").fetchall() == [("succeeded",)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("more", "apps", "error"),
     [

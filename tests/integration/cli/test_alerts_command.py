@@ -103,6 +103,7 @@ def test_a_test_alert_reports_the_result_of_each_delivery(pgsched: Call, hook: A
     assert (said.code, "Connection refused" in said.out) == (1, True)
 
 
+@pytest.mark.long
 def test_a_test_alert_goes_through_the_sinks_of_the_leader(
     pgsched: Call, dsn: str, hook: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

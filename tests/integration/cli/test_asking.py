@@ -85,6 +85,7 @@ def test_pause_names_the_person_and_resume_takes_a_starting_point(pgsched: Pgsch
     assert (refused.code, refused.err) == (2, 'error: from: "noon" is not one of now, pause\n')
 
 
+@pytest.mark.long
 def test_job_run_with_an_overlap_policy_prints_the_state_of_its_run(pgsched: Pgsched) -> None:
     assert pgsched("job", "run", "nightly").out == "run 1 of job nightly is queued\n"
     said = pgsched("job", "run", "nightly", "--overlap", "skip")

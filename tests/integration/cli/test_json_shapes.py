@@ -20,6 +20,7 @@ def filled(pgsched: Callable[..., Any]) -> Callable[..., Any]:
     return pgsched
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("command", LISTS)
 def test_a_list_is_an_array(filled: Callable[..., Any], command: str) -> None:
     assert isinstance(filled(*command.split(), "--json").json, list)

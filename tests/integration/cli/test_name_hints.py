@@ -237,6 +237,7 @@ def test_a_command_line_as_a_program_is_noted(pgsched: Program) -> None:
     assert pgsched("job", "add", "b", *base, "certbot", "--args", '["renew", "-q"]').err == ""
 
 
+@pytest.mark.long
 def test_arguments_that_the_task_of_a_job_does_not_take_are_noted(
     pgsched: Program, db: psycopg.Connection[Any]
 ) -> None:

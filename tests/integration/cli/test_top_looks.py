@@ -160,6 +160,7 @@ def test_actions_give_the_messages_of_the_commands(db: psycopg.Connection, conn:
     assert act(conn, Change("resume", "queue", "mail")) == "queue mail goes on"
 
 
+@pytest.mark.long
 def test_a_long_history_is_not_read(db: psycopg.Connection, conn: Connection[Any]) -> None:
     """Each statement uses an index, or a bounded part of one."""
     db.execute("SET session_replication_role = replica")

@@ -66,6 +66,7 @@ def test_a_call_that_is_cancelled_before_its_turn_does_nothing(
     asyncio.run(main())
 
 
+@pytest.mark.long
 def test_calls_at_once_fail_together_where_the_server_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=50) as deaf:
         port = deaf.getsockname()[1]
@@ -82,6 +83,7 @@ def test_calls_at_once_fail_together_where_the_server_does_not_answer() -> None:
     assert CONNECT_ATTEMPTS["enqueue"] - before <= 2
 
 
+@pytest.mark.long
 def test_many_waits_at_once_start_no_thread_each(app: App) -> None:
     runs = [app.enqueue("t") for _ in range(300)]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.support.fuzz import recipes
-from tests.support.fuzz.profile import FUNCTION, fuzz
+from tests.support.fuzz.profile import FUNCTION, PART, fuzz
 from tests.support.fuzz.setting import answer, furnish
 from tests.support.fuzz.values import value
 
@@ -75,6 +75,7 @@ def calls(names: list[str], types: list[str]) -> st.SearchStrategy[list[str | No
 PARTS = 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_function_answers_or_says_what_is_wrong(furnished: psycopg.Connection[Any], part: int) -> None:
     found = [one for one in functions(furnished) if one[0] not in PUBLIC]
@@ -88,13 +89,14 @@ def test_a_function_answers_or_says_what_is_wrong(furnished: psycopg.Connection[
 def asking(db: psycopg.Connection[Any], statement: str, values: st.SearchStrategy[list[str | None]]) -> None:
     """Call the statement with many values from the strategy."""
 
-    @fuzz(FUNCTION, values=values)
+    @fuzz(PART, values=values)
     def ask(values: list[str | None]) -> None:
         answer(db, statement, values, internal=True)
 
     ask()
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_a_public_function_answers_or_says_what_is_wrong(furnished: psycopg.Connection[Any], name: str) -> None:
     found = [one for one in functions(furnished) if one[0] == name]

@@ -12,6 +12,8 @@ from tests.support.fuzz.profile import TABLE, fuzz
 from tests.support.fuzz.setting import answer, furnish
 from tests.support.fuzz.values import value
 
+pytestmark = pytest.mark.long
+
 COLUMNS = """
 SELECT a.attname::text, format_type(a.atttypid, NULL) FROM pg_attribute a
 WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND a.attidentity <> 'a'

@@ -36,6 +36,8 @@ from tests.support.db.plans import (
     relying,
 )
 
+pytestmark = pytest.mark.long  # to make a million runs takes long
+
 RUNS = 1_000_000
 JOBS = 20_000
 LEADING = BY_INDEX | {"plan_cache_mode": "force_generic_plan"}
@@ -162,19 +164,16 @@ def bad_plans(db: psycopg.Connection[Any], only: Collection[str] | None = None) 
 # Tests without statistics come first: once a test has made statistics, all later tests have them.
 
 
-@pytest.mark.slow
 def test_the_hot_statements_use_their_indexes_without_statistics(filled: psycopg.Connection[Any]) -> None:
     assert not has_statistics(filled)
     assert bad_plans(filled) == {}
 
 
-@pytest.mark.slow
 def test_triggers_and_functions_read_no_big_table_without_statistics(filled: psycopg.Connection[Any]) -> None:
     assert not has_statistics(filled)
     assert nested(filled) == {}
 
 
-@pytest.mark.slow
 def test_the_hot_statements_use_their_indexes_after_a_quiet_moment(analyzed: psycopg.Connection[Any]) -> None:
     assert bad_plans(analyzed) == {}
 
@@ -238,12 +237,10 @@ def has_statistics(db: psycopg.Connection[Any]) -> bool:
     return db.execute(found).fetchone() == (True,)
 
 
-@pytest.mark.slow
 def test_triggers_and_functions_read_no_big_table_after_a_quiet_moment(analyzed: psycopg.Connection[Any]) -> None:
     assert nested(analyzed) == {}
 
 
-@pytest.mark.slow
 def test_a_trigger_that_reads_a_whole_table_is_detected(analyzed: psycopg.Connection[Any]) -> None:
     with analyzed.transaction(force_rollback=True):
         analyzed.execute("""
@@ -254,7 +251,6 @@ def test_a_trigger_that_reads_a_whole_table_is_detected(analyzed: psycopg.Connec
         assert nested(analyzed).keys() == {one for one in EACH_ONE if "enqueue" in one or "INTO pgsched.runs" in one}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("index", NEEDED)
 def test_a_missing_index_is_detected(analyzed: psycopg.Connection[Any], index: str) -> None:
     with analyzed.transaction(force_rollback=True):
@@ -263,7 +259,6 @@ def test_a_missing_index_is_detected(analyzed: psycopg.Connection[Any], index: s
         assert bad_plans(analyzed, relying(index)).keys() == relying(index) != set()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("index", "columns", "names"), WORSE)
 def test_a_worse_index_is_detected(
     analyzed: psycopg.Connection[Any], index: str, columns: str, names: list[str]

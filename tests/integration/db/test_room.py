@@ -58,6 +58,7 @@ def test_claimed_and_settled_runs_stay_on_their_page(dsn: str, db: psycopg.Conne
     wait_until(stay, timeout=60, what="a moment when nobody analyzes the table")
 
 
+@pytest.mark.long
 def test_without_the_room_runs_move_to_another_page(dsn: str, db: psycopg.Connection) -> None:
     db.execute("ALTER TABLE pgsched.runs SET (fillfactor = 60)")
     for _ in range(5):

@@ -106,6 +106,7 @@ def test_a_wait_in_asyncio_leaves_the_event_loop_free(db: psycopg.Connection[Any
     assert asyncio.run(main()) == [{run: "cancelled"} for run in made]
 
 
+@pytest.mark.long
 def test_the_time_limit_gives_what_has_ended_until_then(db: psycopg.Connection[Any], waiter: RunWaiter) -> None:
     first, second = enqueue(db, 2)
     db.execute(CANCEL, [[first]])
@@ -181,6 +182,7 @@ def test_a_connection_that_is_lost_while_nobody_waits_is_not_missed(
     assert waiter.wait([4711], 10) == {4711: None}
 
 
+@pytest.mark.long
 def test_an_unreachable_database_ends_the_wait_when_its_time_is_over() -> None:
     waiter = RunWaiter(lambda: "host=127.0.0.1 port=1 dbname=none")
     began = time.monotonic()
@@ -196,6 +198,7 @@ def test_a_database_without_our_schema_ends_the_wait_at_once(db: psycopg.Connect
         waiter.wait([1], 60)
 
 
+@pytest.mark.long
 def test_the_thread_and_its_connection_end_when_nobody_waits(
     db: psycopg.Connection[Any], waiter: RunWaiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

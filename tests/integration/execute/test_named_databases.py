@@ -76,6 +76,7 @@ def test_passwords_are_never_shown(dsn: str) -> None:
     assert SECRET not in repr(WorkerSettings(sql_dsns={"w": unreachable}))
 
 
+@pytest.mark.long
 def test_a_wrong_sql_dsn_on_the_command_line_ends_the_worker(dsn: str) -> None:
     options = ["--allow", "sql", "--sql-dsn", f"w=password={SECRET} x", "--dsn", dsn]
     ended = subprocess.run(
@@ -87,6 +88,7 @@ def test_a_wrong_sql_dsn_on_the_command_line_ends_the_worker(dsn: str) -> None:
     assert SECRET not in ended.stderr + ended.stdout
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("flag", ["w=dbname=x", "w=postgresql://u:hunter2@h/x", None])
 def test_sql_dsn_without_the_kind_sql_ends_the_worker_with_an_error(flag: str | None, dsn: str) -> None:
     """A DSN in the environment is for all workers of the host, so it does not end this one."""

@@ -142,6 +142,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from Linux's /proc")
 def test_a_flood_of_rows_is_counted_and_not_kept(dsn: str, db: psycopg.Connection[Any]) -> None:
     shown = subprocess.run(

@@ -94,6 +94,7 @@ def test_an_owner_without_rights_on_pgsched_commits_with_its_own_rights(
     assert written(db) == [stranger]
 
 
+@pytest.mark.long
 def test_a_lease_renewal_fails_no_run_under_a_stricter_default_isolation(
     dsn: str, db: psycopg.Connection[Any], token: UUID
 ) -> None:

@@ -109,6 +109,7 @@ app.conf.beat_schedule["poll"]["task"] = Task()
 """)  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_module_that_waits_for_ever_is_ended_with_what_it_has_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

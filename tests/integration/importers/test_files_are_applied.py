@@ -14,6 +14,7 @@ from tests.support.cli.said import Said
 from tests.support.importing.fixtures import SOURCES, import_fixtures
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_file_of_a_source_is_applied(
     source: str, tmp_path: Path, pgsched: Callable[..., Said], db: psycopg.Connection[Any]

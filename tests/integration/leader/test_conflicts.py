@@ -26,6 +26,7 @@ def conflict(*_: object) -> Any:
     raise psycopg.errors.LockNotAvailable("canceling statement due to lock timeout")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("table", ["runs", "jobs"])
 def test_a_table_locked_for_longer_than_the_leader_waits_ends_no_term(
     table: str, dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
@@ -72,6 +73,7 @@ def let_renew(db: psycopg.Connection, loop: LeaderLoop, run: int) -> None:
     assert time.monotonic() - began > LEASE_S * 0.8
 
 
+@pytest.mark.long
 def test_failed_looks_count_together_as_one_outage(db: psycopg.Connection, connect: Open, running: int) -> None:
     loop = lead(connect(options="-c lock_timeout=100ms"), reap_every_s=0.05)
     loop.run_once()
@@ -85,6 +87,7 @@ def test_failed_looks_count_together_as_one_outage(db: psycopg.Connection, conne
     let_renew(db, loop, running)
 
 
+@pytest.mark.long
 def test_an_outage_is_remembered_until_the_lease_lengths_are_known(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +101,7 @@ def test_an_outage_is_remembered_until_the_lease_lengths_are_known(
     let_renew(db, loop, running)
 
 
+@pytest.mark.long
 def test_a_clock_step_is_remembered_until_the_lease_lengths_are_known(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

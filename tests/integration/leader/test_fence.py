@@ -154,6 +154,7 @@ def test_an_idle_frozen_leader_loses_its_session_lock(dsn: str, connect: Open) -
             conn.execute("SELECT 1")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("forced", [False, True])
 def test_many_leaders_make_no_slot_twice(
     forced: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
@@ -181,6 +182,7 @@ def test_a_resigning_leader_is_followed_at_once(db: psycopg.Connection, lead: Le
     assert ended == (True,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_new_leader_reaps_nothing_for_a_full_lease(
     guarded: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
@@ -206,6 +208,7 @@ def test_a_new_leader_reaps_nothing_for_a_full_lease(
     assert (after[0] >= lease_s) is guarded
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_full_disk_ends_no_term_unless_the_session_is_closed(
     closed: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch

@@ -37,6 +37,7 @@ def test_recording_the_runs_of_a_lost_worker_waits_for_no_lock(
             expired_leases.note_lost(leader, [1])
 
 
+@pytest.mark.long
 def test_a_lease_longer_than_its_worker_s_is_left_alone_once_all_were_shortened(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_leader_cut_off_during_admission_loses_its_locks(
             admitting.result()
 
 
+@pytest.mark.long
 def test_in_a_pipeline_the_server_applies_no_session_timeout(db: psycopg.Connection, proxy: Proxy) -> None:
     """This is why the leader's admission uses no pipeline."""
     with session(proxy) as conn:

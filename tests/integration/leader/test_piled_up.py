@@ -146,6 +146,7 @@ def pinned(db: psycopg.Connection, connect: Open) -> psycopg.Connection:
     return old
 
 
+@pytest.mark.long
 def test_a_pinned_snapshot_does_not_make_each_round_longer(
     pinned: psycopg.Connection, db: psycopg.Connection, leading: psycopg.Connection
 ) -> None:

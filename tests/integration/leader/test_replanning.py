@@ -85,6 +85,7 @@ def test_a_paused_job_s_slot_is_corrected_before_the_job_is_resumed(db: psycopg.
     assert db.execute("SELECT next_run_at <= clock_timestamp() FROM pgsched.jobs").fetchone() == (True,)
 
 
+@pytest.mark.long
 def test_a_job_locked_by_an_edit_is_checked_again_later(db: psycopg.Connection, connect: Open) -> None:
     slots = planned(db, 2)
     other_rules(db)

@@ -92,6 +92,7 @@ def rounds(loop: LeaderLoop, seconds: float, until: Callable[[], bool] = bool) -
     return took
 
 
+@pytest.mark.long
 def test_a_round_of_the_leader_does_not_read_the_queued_runs(backlog: psycopg.Connection, connect: Open) -> None:
     conn = connect(options="-c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off")
     look: dict[str, Any] = {"term": 1, "searched_s": 0.0, "count": True, "lead_s": 0.01, "aside": "{}"}
@@ -102,6 +103,7 @@ def test_a_round_of_the_leader_does_not_read_the_queued_runs(backlog: psycopg.Co
     assert read(conn, "lease_look", n=10, before_s=None, long=True) >= QUEUED, "which is why the leader does not ask it"
 
 
+@pytest.mark.long
 def test_claims_are_found_behind_very_many_queued_runs(backlog: psycopg.Connection, loop: LeaderLoop) -> None:
     add_runs(backlog, 3)
     claims = take(backlog, 3)
@@ -111,6 +113,7 @@ def test_claims_are_found_behind_very_many_queued_runs(backlog: psycopg.Connecti
     assert loop.claims.search.uses_thread
 
 
+@pytest.mark.long
 def test_a_slow_search_for_claims_makes_no_slot_late(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_slow_search_for_claims_makes_no_slot_late(
     assert max(took) < SLOW_S / 2
 
 
+@pytest.mark.long
 def test_without_a_session_of_its_own_a_slow_search_delays_the_leader(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
 ) -> None:
@@ -132,6 +136,7 @@ def test_without_a_session_of_its_own_a_slow_search_delays_the_leader(
     assert max(rounds(loop, 1)) > SLOW_S
 
 
+@pytest.mark.long
 def test_slow_searches_take_a_small_share_of_the_time(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +148,7 @@ def test_slow_searches_take_a_small_share_of_the_time(
     assert len(others) == 1
 
 
+@pytest.mark.long
 def test_a_quick_search_is_made_every_period_only_while_a_worker_is_silent(
     db: psycopg.Connection, loop: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +168,7 @@ def test_a_quick_search_is_made_every_period_only_while_a_worker_is_silent(
     assert len(made) >= 5
 
 
+@pytest.mark.long
 def test_claims_of_a_silent_worker_are_searched_for_at_once(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
 ) -> None:
@@ -176,6 +183,7 @@ def test_claims_of_a_silent_worker_are_searched_for_at_once(
     assert time.monotonic() - began < SLOW_S + 1.5
 
 
+@pytest.mark.long
 def test_a_new_leader_searches_at_once_only_if_a_worker_is_silent(
     db: psycopg.Connection, loop: LeaderLoop, dsn: str
 ) -> None:
@@ -275,6 +283,7 @@ def test_shortened_claims_are_searched_for_when_they_have_ended(
     assert row_of(db, claim.id)["state"] == "queued"
 
 
+@pytest.mark.long
 def test_the_result_of_a_search_from_before_a_clock_step_is_ignored(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +315,7 @@ def test_leases_that_are_too_long_are_found_before_anything_is_reaped(
     assert row_of(db, other.id)["state"] == "running", "no time to reap"
 
 
+@pytest.mark.long
 def test_the_leader_searches_itself_if_it_gets_no_further_session(
     db: psycopg.Connection, dsn: str, loop: LeaderLoop, slow: list[float]
 ) -> None:
@@ -326,6 +336,7 @@ def test_a_quick_search_stays_in_the_leader_s_session(
     assert found == ReapResult(query, [], [])
 
 
+@pytest.mark.long
 def test_a_search_that_timed_out_gets_more_time_the_next_time(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_a_decided_slot_does_not_run_again_when_the_calendar_changes(db: psycopg
     assert "its slot lies at" not in explain_slot(db, "a").text
 
 
+@pytest.mark.long
 def test_the_rows_of_slots_have_intervals_and_those_of_enqueues_have_none(db: psycopg.Connection) -> None:
     make_calendar(db)
     add(db, schedule="* * * * * *", overlap="allow")
@@ -243,6 +244,7 @@ def test_sql_readers_show_the_shifted_slots(db: psycopg.Connection) -> None:
     assert f"its slot lies at {at(43):%Y-%m-%d %H:%M:%S} UTC" in explained
 
 
+@pytest.mark.long
 def test_sql_and_the_program_exclude_the_same_instants_in_the_same_words(db: psycopg.Connection) -> None:
     rng = Random(7)
     base = date(2026, 3, 20)

@@ -152,6 +152,7 @@ def test_a_member_that_dies_before_it_opens_is_not_counted(app: App, db: Db) -> 
             one.result(20)
 
 
+@pytest.mark.long
 def test_a_member_that_dies_after_it_opened_has_left(app: App, db: Db) -> None:
     session = open_session(db)
     assert not enter_by_sql(db, session, 3)

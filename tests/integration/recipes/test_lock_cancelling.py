@@ -276,6 +276,7 @@ def test_what_could_not_be_given_back_is_given_back_later(far: App, proxy: Proxy
     assert loss.done == 4, "the keeper's first call was lost as well"
 
 
+@pytest.mark.long
 def test_a_place_that_a_late_call_gets_after_the_caller_has_gone_is_given_back(
     far: App, proxy: Proxy, db: Db, connect: Connect
 ) -> None:
@@ -298,6 +299,7 @@ def test_a_place_that_a_late_call_gets_after_the_caller_has_gone_is_given_back(
     wait_for_nothing(db, 20)
 
 
+@pytest.mark.long
 def test_a_locked_line_lets_nobody_wait_for_longer_than_he_wants_to(app: App, db: Db, connect: Connect) -> None:
     app.lock("a").acquire().release()
     with connect(autocommit=False) as other:
@@ -314,6 +316,7 @@ def test_a_locked_line_lets_nobody_wait_for_longer_than_he_wants_to(app: App, db
     assert line(db) == []
 
 
+@pytest.mark.long
 def test_a_release_that_met_a_locked_line_is_made_up_for(app: App, db: Db, connect: Connect) -> None:
     """Meanwhile the session is renewed: the keeper waits for nobody."""
     renewed = "SELECT lease_until > clock_timestamp() + interval '2.5 s' FROM pgsched.sessions WHERE ended_at IS NULL"

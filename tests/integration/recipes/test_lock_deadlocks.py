@@ -102,6 +102,7 @@ def test_breaking_a_lock_and_ending_its_session_do_not_wait_for_each_other(db: D
         assert line(db, f"another of {first}") == []
 
 
+@pytest.mark.long
 def test_calls_about_the_same_lines_at_the_same_time_meet_no_deadlock(db: Db, connect: Connect) -> None:
     seed = random.randrange(1_000_000)
     print(f"seed {seed}")

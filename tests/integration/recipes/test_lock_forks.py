@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.pg14]
 Db = psycopg.Connection[Any]
 
 
+@pytest.mark.long
 def test_a_forked_child_holds_nothing_and_does_not_disturb_its_parent(dsn: str, app: App, db: Db) -> None:
     text = """
 lock = app.lock('a', ttl=2).acquire()

@@ -154,6 +154,7 @@ def test_the_first_in_line_looks_when_the_lease_ends_without_any_leader(app: App
     wait_for_nothing(db)
 
 
+@pytest.mark.long
 def test_a_renewal_that_commits_late_keeps_what_the_session_has(db: Db, connect: Connect) -> None:
     """It was sent in time, and its row is locked: others wait until it is known whether it is committed."""
     mine = session(db, "1 min")
@@ -175,6 +176,7 @@ def test_a_renewal_that_commits_late_keeps_what_the_session_has(db: Db, connect:
         assert (acquire(db, "a", waiter, **WAITS).fence is None) is commits
 
 
+@pytest.mark.long
 def test_a_release_wakes_one_and_makes_few_statements_however_many_wait(
     dsn: str, app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +266,7 @@ def test_a_role_has_room_for_a_hundred_thousand_places(db: Db) -> None:
             acquire(db, "old", **WAITS)
 
 
+@pytest.mark.long
 def test_a_line_that_is_full_of_those_who_gave_up_has_room(db: Db) -> None:
     granted(db)
     fill_line(db, "a", 20_000, session(db))

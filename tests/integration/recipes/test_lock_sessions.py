@@ -40,6 +40,7 @@ def renewals(db: Db, count: int) -> None:
         wait_until(lambda before=before: value(db, lease) > before, 30, "a renewal")  # type: ignore[misc]
 
 
+@pytest.mark.long
 def test_ten_thousand_locks_are_renewed_by_one_write(app: App, db: Db) -> None:
     first = app.lock("first", ttl=2).acquire()
     db.execute("""
@@ -78,6 +79,7 @@ def test_threads_that_open_a_session_at_the_same_time_open_one(dsn: str, db: Db)
             one.release()
 
 
+@pytest.mark.long
 def test_an_unused_session_ends_and_the_next_use_opens_another(
     app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ def test_an_unused_session_ends_and_the_next_use_opens_another(
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_a_process_that_stood_still_past_its_ttl_has_lost_what_it_had(dsn: str, app: App, db: Db) -> None:
     text = """
 lock = app.lock('a', ttl=1)
@@ -121,6 +124,7 @@ except LeaseLost:
             assert mine.is_held and fences(db) == [mine.fence]
 
 
+@pytest.mark.long
 def test_it_counts_as_lost_before_the_database_can_give_it_on(app: App, dsn: str, db: Db) -> None:
     """The connections are silent: nobody tells the holder. Its own clock does."""
     with Proxy(dsn) as proxy, another(proxy.dsn) as (far,):
@@ -135,6 +139,7 @@ def test_it_counts_as_lost_before_the_database_can_give_it_on(app: App, dsn: str
         proxy.heal()
 
 
+@pytest.mark.long
 def test_a_cut_connection_costs_no_lock(dsn: str, db: Db) -> None:
     with Proxy(dsn) as proxy, another(proxy.dsn) as (far,), far.lock("a", ttl=9) as mine:
         for _ in range(5):
@@ -184,6 +189,7 @@ def test_nobody_delays_a_renewal(db: Db, connect: Connect, logins: Logins) -> No
     assert value(alice, renew, mine) == fence
 
 
+@pytest.mark.long
 def test_a_session_that_cannot_be_renewed_for_a_while_delays_no_other_one(app: App, db: Db, connect: Connect) -> None:
     slow, quick = app.lock("a", ttl=3).acquire(), app.lock("b", ttl=2)
     with quick:
@@ -235,6 +241,7 @@ def test_a_role_has_a_hundred_thousand_names_and_forgets_unused_ones(db: Db, log
     assert refused(alice, "SELECT pgsched.lock_acquire('new3', gen_random_uuid())") == "23514"
 
 
+@pytest.mark.long
 def test_a_flood_of_notifications_does_not_keep_the_thread_from_renewing(app: App, db: Db, logins: Logins) -> None:
     """Any role may notify on any channel. What names no place of the session costs no statement."""
     bob, over = logins.connect("bob"), threading.Event()
@@ -261,6 +268,7 @@ def test_a_flood_of_notifications_does_not_keep_the_thread_from_renewing(app: Ap
         assert select.select([], [], [], 0) == ([], [], [])
 
 
+@pytest.mark.long
 def test_a_flood_for_one_place_costs_few_looks(app: App, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mark of a place is no secret: whoever may listen to the channel hears it."""
     looks = []
@@ -300,6 +308,7 @@ def test_the_end_of_many_sessions_is_swept_in_steps_and_never_waits(db: Db, conn
     assert value(db, "SELECT count(*) FROM pgsched.sessions") == 6
 
 
+@pytest.mark.long
 def test_leases_are_renewed_where_no_second_connection_is_to_be_had(
     app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,6 +195,7 @@ def test_closing_ends_the_waits_of_asyncio(app: App, dsn: str, db: Db) -> None:
     wait_for_nothing(db)
 
 
+@pytest.mark.long
 def test_locks_of_a_program_that_ends_are_free_at_once(dsn: str, app: App, db: Db) -> None:
     for end in ("", "raise SystemExit(3)", "1 / 0", "signal.raise_signal(signal.SIGINT)"):
         with running(dsn, f"lock = app.lock('a', ttl=3600).acquire(); say(lock.fence)\n{end}\n") as process:
@@ -223,6 +224,7 @@ def test_locks_of_a_killed_program_are_free_after_its_ttl(dsn: str, app: App, db
         assert left - 0.5 < time.monotonic() - began < left + 5
 
 
+@pytest.mark.long
 def test_a_waiter_that_was_killed_leaves_the_line_after_its_ttl(dsn: str, app: App, db: Db) -> None:
     mine = app.lock("a").acquire()
     with running(dsn, "app.lock('a', ttl=1).acquire()") as process:

@@ -46,6 +46,7 @@ def far(proxy: Proxy) -> Iterator[App]:
     app.close()
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_without_an_answer_says_what_it_may_have_done(far: App, proxy: Proxy, name: str) -> None:
     call, statement, times, maybe = CALLS[name]

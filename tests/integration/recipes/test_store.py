@@ -145,12 +145,14 @@ def test_keys_are_listed_by_prefix_in_the_order_of_their_characters(app: App) ->
     assert [entry.value for entry in app.kv.list("a", after="a!", limit=2)] == ["a/", "a/x"]
 
 
+@pytest.mark.long
 def test_a_long_list_is_read_in_pages(app: App, db: Db) -> None:
     put_many(db, "app/", 2100)
     assert sorted(entry.value for entry in app.kv.list("app/")) == [*range(1, 2101)]
     assert len(app.kv.list("app/", limit=1500)) == 1500
 
 
+@pytest.mark.long
 def test_the_last_thousand_changes_are_kept(app: App, db: Db) -> None:
     put_many(db, "app/", 3000)
     assert 1000 <= number(db, "SELECT count(*) FROM pgsched.store_changes") < 1100

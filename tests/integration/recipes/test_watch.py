@@ -117,6 +117,7 @@ def test_a_watch_misses_nothing_when_its_connection_is_cut(app: App, db: Db, dsn
     other.close()
 
 
+@pytest.mark.long
 def test_a_watch_that_is_too_late_says_that_it_skipped(app: App, db: Db) -> None:
     with app.watch("app/", timeout=20) as watch:
         put_many(db, "app/", 1500)
@@ -131,6 +132,7 @@ def test_a_watch_that_is_too_late_says_that_it_skipped(app: App, db: Db) -> None
     assert next(late).value == "after"
 
 
+@pytest.mark.long
 def test_a_watch_that_reads_too_slowly_gets_what_the_database_keeps(app: App, db: Db) -> None:
     """More than the feed keeps, and in the end more than the database keeps."""
     with app.watch("app/", timeout=20) as slow, app.watch("app/", timeout=20) as fast:
@@ -193,6 +195,7 @@ def test_a_watch_is_told_of_a_dead_session_although_no_leader_runs(app: App, db:
         assert seen(first(watch, 3)) == [("put", "app/a", 1), ("put", "app/b", 1), ("deleted", "app/a", None)]
 
 
+@pytest.mark.long
 def test_a_watch_looks_again_where_a_root_is_locked_when_a_session_ends(app: App, db: Db, connect: Open) -> None:
     with app.watch("app", timeout=20) as watch:
         put_bound(db, "app/a", open_session(db, SHORT))

@@ -61,6 +61,7 @@ def test_nothing_is_watched_any_more_after_a_break(watched: watches.Watches, app
     assert next(Watch(watched, "app", since=1)).version == 2
 
 
+@pytest.mark.long
 def test_a_thousand_watches_of_a_root_make_one_query_per_change(
     watched: watches.Watches, app: App, monkeypatch: pytest.MonkeyPatch, no_looks: None
 ) -> None:
@@ -103,6 +104,7 @@ def test_an_idle_watch_asks_nothing(watched: watches.Watches, monkeypatch: pytes
     assert len(looks) == 1
 
 
+@pytest.mark.long
 def test_a_reader_locks_nothing(logins: Logins) -> None:
     """A viewer who forgets to commit would keep all others from writing."""
     alice = App("alice", dsn=logins.dsn("alice"))

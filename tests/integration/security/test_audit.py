@@ -81,6 +81,7 @@ def test_a_change_that_is_rolled_back_is_not_noted(conn: psycopg.Connection[Any]
     assert noted(conn) == []
 
 
+@pytest.mark.long
 def test_changes_made_by_the_leader_are_not_noted(conn: psycopg.Connection[Any], db: psycopg.Connection[Any]) -> None:
     jobs.add(conn, {"name": "tick", "schedule": "@every 1s", "task": "t"})
     jobs.add(conn, {"name": "once", "task": "t", "delete_after_run": True})

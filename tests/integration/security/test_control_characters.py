@@ -56,6 +56,7 @@ def hostile(dsn: str, db: psycopg.Connection[Any]) -> str:
     return dsn
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "command",
     ["status", "doctor", "run list", "run show 1", "run logs 1", "run tree 1", "job list", "job show nightly", "audit",

@@ -14,7 +14,7 @@ from pgsched.db.schema import migrate
 from pgsched.errors import NotPermitted
 from tests.support.server import PrivateCluster
 
-pytestmark = pytest.mark.scram
+pytestmark = [pytest.mark.long, pytest.mark.scram]
 
 
 def dsn(cluster: PrivateCluster, user: str, name: str) -> str:

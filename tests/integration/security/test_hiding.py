@@ -88,6 +88,7 @@ def secret_dsn(dsn: str, db: psycopg.Connection[Any]) -> Iterator[str]:
         yield secret
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("options", "kept"),
     [(["--dsn", "{dsn}"], "--no-leader"), (["--sql-login", "{dsn}", "--allow", "sql"], "--allow"),

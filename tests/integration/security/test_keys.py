@@ -27,6 +27,7 @@ def end(db: Db, run_id: int) -> None:
 # ---- the owner of a key
 
 
+@pytest.mark.few(4)
 @WAYS
 @pytest.mark.parametrize("policy", ["return", "reject", "replace", "keep_time"])
 def test_a_key_that_another_owner_has_is_refused(key: str, policy: str, logins: Logins, db: Db) -> None:

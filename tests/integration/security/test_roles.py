@@ -255,6 +255,7 @@ def test_a_login_without_a_role_has_no_rights(logins: Logins) -> None:
                        "SELECT pgsched.cancel(1)", "SELECT pgsched.workers_asleep(1)") == {}  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_migration_restores_the_grants_of_the_roles(
     logins: Logins, db: psycopg.Connection[Any], dsn: str, tmp_path: Path
 ) -> None:

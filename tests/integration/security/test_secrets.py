@@ -49,6 +49,7 @@ FEW = (["check"], ["worker", "--allow", "shell"])
 
 
 # each command runs with one DSN, and each DSN with a few commands; the other pairs give the same messages
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("command", "bad"),
     [
@@ -61,6 +62,7 @@ def test_a_command_that_fails_does_not_print_the_password(command: list[str], ba
     assert SECRET not in pgsched(*command, "--dsn", bad, PGSCHED_LOG="debug")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "command", [["status"], ["status", "--json"], ["doctor", "--json"], ["check"], ["run", "list"]]
 )
@@ -68,6 +70,7 @@ def test_a_command_that_succeeds_does_not_print_the_password(secret_dsn: str, co
     assert SECRET not in pgsched(*command, PGSCHED_DSN=secret_dsn)
 
 
+@pytest.mark.long
 def test_sessions_and_processes_do_not_show_the_password(
     secret_dsn: str, db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:

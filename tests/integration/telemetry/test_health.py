@@ -24,6 +24,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.scram
 
 
+@pytest.mark.long
 def test_a_working_worker_is_ready_and_a_draining_worker_is_not(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     (worker,) = fleet.start(
@@ -55,7 +56,7 @@ def test_the_leader_names_the_problems_of_the_system_and_stays_ready(db: psycopg
     assert ask(port, "/healthz").text == "ok\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_healthz_of_a_worker_whose_loop_is_blocked_names_the_handler(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     fleet.start(1, "--health", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app")
@@ -66,7 +67,7 @@ def test_healthz_of_a_worker_whose_loop_is_blocked_names_the_handler(db: psycopg
     assert answers(port, "/healthz", 200)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_without_its_database_is_alive_and_not_ready(
     private_cluster: PrivateCluster, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_leader_process_has_probes(dsn: str, fleet: Fleet) -> None:
     assert code == 0
 
 
+@pytest.mark.long
 def test_a_parent_of_several_workers_is_ready(fleet: Fleet) -> None:
     port = free_port()
     parent = fleet.launch("--health", f"127.0.0.1:{port}", "--processes", "2")
@@ -107,6 +109,7 @@ def test_a_parent_of_several_workers_is_ready(fleet: Fleet) -> None:
     assert parent.ended(30) == 0
 
 
+@pytest.mark.long
 def test_health_needs_no_extra_package(dsn: str) -> None:
     code = (
         "import sys; sys.modules['prometheus_client'] = None\n"
@@ -180,7 +183,6 @@ def test_a_request_that_is_too_long_is_cut_off(endpoint: int) -> None:
     assert ask(endpoint, "/fine").status == 200
 
 
-@pytest.mark.slow
 def test_slow_clients_block_the_endpoint_only_briefly(endpoint: int) -> None:
     """There are more slow connections than the endpoint serves; after a few seconds it has closed all of them."""
     held = [socket.create_connection(("127.0.0.1", endpoint)) for _ in range(MOST_CONNECTIONS + 5)]

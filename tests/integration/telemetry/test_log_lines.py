@@ -36,6 +36,7 @@ def worker(fleet: Fleet) -> Iterator[Fleet]:
     yield fleet
 
 
+@pytest.mark.long
 def test_the_first_line_names_app_queues_tasks_and_database(worker: Fleet, db: psycopg.Connection[Any]) -> None:
     (line,) = lines(worker, "started")
     assert (line["app"], line["queues"], line["kinds"]) == ("talkative", "mail, default", "task")
@@ -43,6 +44,7 @@ def test_the_first_line_names_app_queues_tasks_and_database(worker: Fleet, db: p
     assert line["database"].startswith(f"{db.info.dbname} on ")
 
 
+@pytest.mark.long
 def test_failures_are_warnings_and_dead_runs_errors(worker: Fleet, db: psycopg.Connection[Any]) -> None:
     db.execute("SELECT pgsched.enqueue('talkative.boom', max_attempts => 1)")
     (failed,) = lines(worker, "attempt ended")
@@ -52,6 +54,7 @@ def test_failures_are_warnings_and_dead_runs_errors(worker: Fleet, db: psycopg.C
     assert dead["more"] == f"pgsched run show {dead['run']}" and "boom" in dead["error"]
 
 
+@pytest.mark.long
 def test_a_drain_logs_the_running_attempts_and_how_to_stop_at_once(worker: Fleet, db: psycopg.Connection[Any]) -> None:
     db.execute("SELECT pgsched.enqueue('talkative.waits')")
     wait_until(lambda: db.execute("SELECT FROM pgsched.runs WHERE state = 'running'").fetchone() is not None, 20)
@@ -65,6 +68,7 @@ def test_a_drain_logs_the_running_attempts_and_how_to_stop_at_once(worker: Fleet
     assert member.process.wait(20) == 0
 
 
+@pytest.mark.long
 def test_output_of_a_handler_appears_at_once(worker: Fleet, db: psycopg.Connection[Any]) -> None:
     db.execute("SELECT pgsched.enqueue('talkative.prints')")
     wait_until(lambda: worker.members[0].logged("seen at once"), 10, "what it prints, while it still runs")
@@ -82,6 +86,7 @@ def test_a_worker_without_an_app_logs_a_warning(dsn: str) -> None:
         worker.terminate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("same", [True, False], ids=["another way to it", "another database"])
 def test_a_worker_serves_the_database_of_its_app_or_refuses(
     same: bool, dsn: str, empty_dsn: str, process: Any, tmp_path: Any
@@ -103,6 +108,7 @@ def test_a_worker_serves_the_database_of_its_app_or_refuses(
         assert said.code == 2 and "the app is made for" in said.err
 
 
+@pytest.mark.long
 def test_each_end_of_a_run_is_a_line_unless_the_worker_is_quiet(
     fleet: Fleet, db: psycopg.Connection[Any], process: Any, tmp_path: Any, dsn: str
 ) -> None:

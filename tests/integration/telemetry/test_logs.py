@@ -27,6 +27,7 @@ def lines_of(fleet: Fleet, text: str, count: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in found()]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["on_loop", "in_thread", "in_process"])
 def test_lines_of_logging_and_structlog_name_run_and_attempt(db: psycopg.Connection, fleet: Fleet, task: str) -> None:
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:app", "--json")
@@ -43,6 +44,7 @@ def test_lines_of_logging_and_structlog_name_run_and_attempt(db: psycopg.Connect
     assert {line.get("logger") for line in lines} == {"handlers", None}
 
 
+@pytest.mark.long
 def test_the_line_of_a_failed_attempt_names_its_job(db: psycopg.Connection, fleet: Fleet) -> None:
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:app", "--json")
     db.execute("INSERT INTO pgsched.jobs (name, task, run_at, max_attempts) VALUES ('slot', 'fails', now(), 1)")
@@ -52,12 +54,14 @@ def test_the_line_of_a_failed_attempt_names_its_job(db: psycopg.Connection, flee
     assert line["job"] == job[0]
 
 
+@pytest.mark.long
 def test_an_app_that_formats_its_own_lines_finds_the_run_in_the_record(db: psycopg.Connection, fleet: Fleet) -> None:
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:with_handler")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('in_thread', '{\"word\": \"mine\"}')")
     wait_until(lambda: fleet.members[0].logged("[run 1.1 in_thread] mine warned"), 20, "its line")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["in_thread", "in_process"])
 def test_an_app_that_sets_up_structlog_keeps_its_format_everywhere(
     db: psycopg.Connection, fleet: Fleet, task: str
@@ -69,6 +73,7 @@ def test_an_app_that_sets_up_structlog_keeps_its_format_everywhere(
     assert "event='mine structured'" in member.log.read_text().splitlines()
 
 
+@pytest.mark.long
 def test_lines_for_people_are_the_default(fleet: Fleet, db: psycopg.Connection) -> None:
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:app")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('on_loop', '{\"word\": \"mine\"}')")
@@ -78,6 +83,7 @@ def test_lines_for_people_are_the_default(fleet: Fleet, db: psycopg.Connection) 
     assert "run=1" in line
 
 
+@pytest.mark.long
 def test_passwords_in_lines_of_logging_are_hidden() -> None:
     code = (
         "import logging; from pgsched import log; log.configure('info', 'json');"

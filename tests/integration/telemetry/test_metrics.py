@@ -71,6 +71,7 @@ def test_counts_match_what_happened(db: psycopg.Connection, fleet: Fleet) -> Non
     assert found.value("pgsched_leader_term") == 1
 
 
+@pytest.mark.long
 def test_outcomes_that_are_not_written_yet_are_counted(
     db: psycopg.Connection, fleet: Fleet, connect: Callable[..., psycopg.Connection], tmp_path: Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_outcomes_that_are_not_written_yet_are_counted(
     wait_until(lambda: ended(db) and Scrape(port).value("pgsched_worker_unsettled") == 0, 30, "their outcomes")
 
 
+@pytest.mark.long
 def test_times_are_weighted_for_all_attempts_and_use_the_database_clock(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     insert(db, "fine", 2000)
@@ -106,6 +108,7 @@ def test_times_are_weighted_for_all_attempts_and_use_the_database_clock(db: psyc
     assert young / found.value("pgsched_pickup_latency_seconds_count", queue="default") < 60
 
 
+@pytest.mark.long
 def test_only_the_leader_exports_figures_of_the_whole_database(db: psycopg.Connection, fleet: Fleet) -> None:
     ports = [free_port(), free_port()]
     for port in ports:
@@ -125,6 +128,7 @@ def test_only_the_leader_exports_figures_of_the_whole_database(db: psycopg.Conne
     assert not other.values("pgsched_jobs")
 
 
+@pytest.mark.long
 def test_every_worker_of_a_parent_is_served_at_one_port(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     fleet.launch("--metrics", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app", "--processes", "2")
@@ -140,6 +144,7 @@ def test_every_worker_of_a_parent_is_served_at_one_port(db: psycopg.Connection, 
         assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
+@pytest.mark.long
 def test_nothing_is_exported_that_is_not_in_the_catalogue(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app")
@@ -213,6 +218,7 @@ def test_lost_claims_are_counted(dsn: str, db: psycopg.Connection) -> None:
     assert found["pgsched_attempts_total", ("default", "task", "long", "lost")] == 1
 
 
+@pytest.mark.long
 def test_a_scrape_asks_the_database_nothing(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     fleet.start(1, "--metrics", f"127.0.0.1:{port}")
@@ -225,6 +231,7 @@ def test_a_scrape_asks_the_database_nothing(db: psycopg.Connection, fleet: Fleet
     assert later > age or time.monotonic() - began > 10
 
 
+@pytest.mark.long
 def test_a_port_in_use_gives_one_line(dsn: str) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -236,6 +243,7 @@ def test_a_port_in_use_gives_one_line(dsn: str) -> None:
             assert said.stderr.splitlines()[-1] == f"error: metrics: cannot listen on {where}: address already in use"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("wrong", ["9464", ":x", "::1:9464", ":99999", "host:", ""])
 def test_a_wrong_address_gives_one_line(dsn: str, wrong: str) -> None:
     said = run_worker(dsn, "--health", wrong)
@@ -248,6 +256,7 @@ def run_worker(dsn: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.long
 def test_reconnects_are_counted(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--lease", "3", "--poll", "0.2")

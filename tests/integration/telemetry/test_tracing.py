@@ -120,6 +120,7 @@ def test_the_caller_the_attempt_and_its_children_are_one_trace(
     assert trace_of(child) == wanted
 
 
+@pytest.mark.long
 def test_spans_follow_the_conventions_for_messaging(
     db: psycopg.Connection, traces: Traces, mine: InMemorySpanExporter
 ) -> None:
@@ -146,6 +147,7 @@ def test_spans_follow_the_conventions_for_messaging(
     assert attempt["status"]["status_code"] == "UNSET"
 
 
+@pytest.mark.long
 def test_a_retry_is_in_the_same_trace_and_links_to_the_attempt_before(db: psycopg.Connection, traces: Traces) -> None:
     """This also holds if the enqueueing was not traced: then the first attempt begins the trace."""
     run_id = add_python(db, "fails_once")
@@ -159,6 +161,7 @@ def test_a_retry_is_in_the_same_trace_and_links_to_the_attempt_before(db: psycop
     assert result(db, run_id) == trace_of(first)
 
 
+@pytest.mark.long
 def test_each_run_made_by_sql_or_for_a_slot_begins_a_trace(db: psycopg.Connection, traces: Traces) -> None:
     one, other = add_python(db, "child"), add_python(db, "child")
     db.execute("INSERT INTO pgsched.jobs (name, task, run_at) VALUES ('soon', 'child', now())")
@@ -173,6 +176,7 @@ def test_each_run_made_by_sql_or_for_a_slot_begins_a_trace(db: psycopg.Connectio
     assert "pgsched.scheduled_at" in spans[2]["attributes"]
 
 
+@pytest.mark.long
 def test_a_child_process_is_in_the_trace(db: psycopg.Connection, traces: Traces) -> None:
     run_id = traced.in_process.enqueue()
     (attempt,) = traces.of_run(run_id)
@@ -181,6 +185,7 @@ def test_a_child_process_is_in_the_trace(db: psycopg.Connection, traces: Traces)
     assert inside["parent_id"] == id_of(attempt)
 
 
+@pytest.mark.long
 def test_a_batch_links_to_each_of_its_runs(db: psycopg.Connection, traces: Traces, mine: InMemorySpanExporter) -> None:
     assert traced.gathers.enqueue_many([{}] * 2) == 2
     last = traced.gathers.enqueue()
@@ -195,6 +200,7 @@ def test_a_batch_links_to_each_of_its_runs(db: psycopg.Connection, traces: Trace
     assert (many.attributes or {})["messaging.batch.message_count"] == 2
 
 
+@pytest.mark.long
 def test_keyed_runs_and_graphs_carry_the_trace(db: psycopg.Connection, traces: Traces) -> None:
     with trace.get_tracer("shop").start_as_current_span("order") as order:
         keyed = traced.child.options(unique_key="a", delay=timedelta(seconds=0.5)).enqueue()
@@ -220,6 +226,7 @@ def test_commands_and_statements_get_the_trace(db: psycopg.Connection, traces: T
     assert f"/*traceparent='00-{trace_of(of_statement)}-" in said[0]
 
 
+@pytest.mark.long
 def test_log_lines_of_a_handler_name_run_attempt_and_trace(
     db: psycopg.Connection, fleet: Fleet, traces: Traces
 ) -> None:
@@ -247,6 +254,7 @@ def add_python(db: psycopg.Connection, task: str) -> int:
     return int(row[0])
 
 
+@pytest.mark.long
 def test_opentelemetry_and_prometheus_are_not_imported_by_default() -> None:
     code = (
         "import sys; from pgsched import App;"
@@ -256,6 +264,7 @@ def test_opentelemetry_and_prometheus_are_not_imported_by_default() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+@pytest.mark.long
 def test_the_line_of_a_failed_attempt_names_its_trace(db: psycopg.Connection, fleet: Fleet, traces: Traces) -> None:
     run_id = add_python(db, "fails_once")
     first, _ = traces.of_run(run_id, 2)
@@ -263,6 +272,7 @@ def test_the_line_of_a_failed_attempt_names_its_trace(db: psycopg.Connection, fl
     assert (line["run"], line["trace_id"]) == (run_id, trace_of(first))
 
 
+@pytest.mark.long
 def test_the_otel_flag_sets_up_the_sdk_from_its_environment(
     db: psycopg.Connection, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +289,7 @@ def test_the_otel_flag_sets_up_the_sdk_from_its_environment(
     assert "trace_id=" in lines[0]
 
 
+@pytest.mark.long
 def test_a_missing_exporter_gives_one_line(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nonsense")
     command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--otel"]

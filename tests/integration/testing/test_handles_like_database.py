@@ -212,6 +212,7 @@ SCENES = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("scene", SCENES)
 def test_handles_have_the_same_outcomes(scene: str, dsn: str, db: psycopg.Connection[Any]) -> None:
     app = App("shop", dsn=dsn)

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.packages, pytest.mark.scram]
+pytestmark = [pytest.mark.long, pytest.mark.packages, pytest.mark.scram]
 
 SHOP = "from pgsched import App\napp = App('shop')\n@app.task\ndef welcome(user: int) -> None: ...\n"
 TESTS = """

@@ -59,6 +59,7 @@ APP = "def test_it(pgsched_recorder): ..."
 DATABASE = "def test_it(pgsched_dsn): ..."
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("test", "options", "dsn", "message"),
     [
@@ -95,6 +96,7 @@ def test_without_a_server_the_kit_says_what_to_set(tmp_path: Path) -> None:
     assert "PGSCHED_DSN" not in said and "set PGSCHED_TEST_DSN" in said
 
 
+@pytest.mark.long
 def test_an_error_of_the_app_s_own_code_is_shown_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(f"{SHOP}\n1 / 0\n")
     found = play(tmp_path, APP, "-o", "pgsched_app=shop:app")

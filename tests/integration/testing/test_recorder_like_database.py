@@ -72,6 +72,7 @@ def test_a_key_of_all_arguments_is_the_same_text(db: psycopg.Connection[Any], ds
     app.close()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_the_same_calls_have_the_same_outcome(db: psycopg.Connection[Any], dsn: str, seed: int) -> None:
     rng = random.Random(seed)

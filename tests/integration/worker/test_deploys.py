@@ -14,6 +14,8 @@ from tests.support.fleet import Fleet, Member, fleet_on, one, wait_for_leader
 from tests.support.releases import a_run_that_waits, declared, rounds, state_of, time_passes
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:

@@ -47,6 +47,7 @@ shutdown.run_loop(work, 0.5)
 """
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("end", "code"),
     [("return", 0), ("raise InputError('no such queue')", 2), ("raise ValueError('a bug')", 70)],

@@ -37,6 +37,7 @@ def ended(db: psycopg.Connection, run: int) -> dict[str, Any]:
     return row_of(db, run)
 
 
+@pytest.mark.long
 def test_a_new_argument_is_rolled_out_without_a_loss(fleet: Fleet, db: psycopg.Connection) -> None:
     """The new release starts beside the old one.
 
@@ -65,6 +66,7 @@ def test_a_new_argument_is_rolled_out_without_a_loss(fleet: Fleet, db: psycopg.C
     assert ended(db, late)["result"] == "new Zoe de"
 
 
+@pytest.mark.long
 def test_runs_that_wait_for_a_release_that_was_taken_back_are_a_problem(fleet: Fleet, db: psycopg.Connection) -> None:
     def problems() -> list[str]:
         with db.transaction():
@@ -94,6 +96,7 @@ def test_arguments_that_do_not_fit_are_dead_at_once_on_the_newest_release(fleet:
     assert (missing["state"], missing["attempt"]) == ("dead", 1) and "'name'" in missing["error"]
 
 
+@pytest.mark.long
 def test_the_newest_release_still_holds_after_its_workers_have_ended(fleet: Fleet, db: psycopg.Connection) -> None:
     for release in ("old", "new", "old"):
         member = start(fleet, release)

@@ -18,6 +18,8 @@ from pgsched.worker.supervision import reloader
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("watchfiles")
 PROGRAM = """
 import asyncio

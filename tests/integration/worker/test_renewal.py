@@ -22,6 +22,7 @@ def proxy(dsn: str) -> Iterator[Proxy]:
         yield running
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("lease_s", [4.0, pytest.param(8.0, marks=pytest.mark.long)])
 def test_a_heartbeat_without_an_answer_leaves_time_for_another(

@@ -186,6 +186,7 @@ def test_an_outcome_that_cannot_be_stored_is_a_failure(outcome: Outcome, dsn: st
     assert "outcome could not be stored" in row_of(db, 1)["error"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_claim_whose_answer_came_after_its_lease_is_not_started(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
@@ -269,6 +270,7 @@ def test_rows_that_stay_locked_delay_no_later_settlement(
     play(scene)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("guarded", [True, False])
 def test_the_number_of_attempts_ahead_of_the_settlements_is_bounded(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,7 @@ def test_when_the_selected_row_disappears_the_nearest_one_is_selected() -> None:
     assert selected_item(replace(shown, look=look("running", rows={"running": []}))) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["jobs", "failures", "job", "overview"])
 def test_every_line_can_be_reached_and_is_seen_when_selected(name: str) -> None:
     rows = {

@@ -91,6 +91,7 @@ def test_the_default_burst_is_a_tenth_of_the_rate_and_at_least_one() -> None:
     assert [default_burst(rate) for rate in (1, 9, 10, 100)] == [1, 1, 1, 10]
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("seed", range(60))
 def test_no_window_sees_more_starts_than_rate_and_burst(seed: int) -> None:
     """The leader admits at random times. Workers start admitted runs at random times, and give claims back.

@@ -114,6 +114,7 @@ def state_of(state: dict[str, Any]) -> Any:
     return state | {"trigger": read_pickle(dump(state["trigger"])), "next_run_time": 1}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("source", SOURCES)
 @settings(deadline=None, max_examples=60)
 @given(one=texts, other=texts, values=arguments)

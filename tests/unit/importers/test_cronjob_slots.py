@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pgsched.importers.imported import Reason
 from pgsched.importers.kubernetes.schedules import ScheduleRefused, translate_schedule
+from tests.support.fuzz.profile import examples
 from tests.support.importing.robfig import Robfig
 from tests.support.importing.slots import imported_slots
 
@@ -30,6 +31,7 @@ def ours(schedule: str, zone: str, count: int) -> list[datetime]:
     return imported_slots({"schedule": found.schedule, "timezone": found.timezone}, START, count)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_next_thousand_slots_are_those_of_kubernetes(schedule: str) -> None:
     for zone in ZONES:
@@ -49,7 +51,7 @@ ANY = st.tuples(
 ).map(" ".join)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(50, 150)
 @given(ANY, st.sampled_from(ZONES))
 def test_any_schedule_has_the_slots_of_kubernetes(schedule: str, zone: str) -> None:
     try:

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 from croniter import croniter
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pgsched.importers.crontab.importing import CrontabOptions, import_crontab
 from pgsched.importers.imported import Imported, Reason
+from tests.support.fuzz.profile import examples
 from tests.support.importing.slots import imported_slots
 from tests.support.importing.vixie import Vixie
 
@@ -35,12 +36,14 @@ def slots(times: str, zone: str, count: int) -> list[datetime]:
     return imported_slots(imported.jobs[0].columns, START, count)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("times", TIMES)
 def test_the_next_thousand_slots_are_those_of_vixie_s_cron(times: str) -> None:
     for zone in ZONES:
         assert slots(times, zone, 1000) == Vixie(times, zone).slots(START, 1000), zone
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("times", [one for one in TIMES if "/90" not in one])
 def test_the_next_thousand_slots_are_those_of_croniter(times: str) -> None:
     theirs = croniter(times, START, ret_type=datetime, implement_cron_bug=True, max_years_between_matches=50)
@@ -61,7 +64,7 @@ ENTRIES = st.tuples(
 ).map(" ".join)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(50, 150)
 @given(ENTRIES, st.sampled_from(ZONES))
 def test_any_times_have_the_slots_of_vixie_s_cron(times: str, zone: str) -> None:
     imported = read(f"{times} true", zone)

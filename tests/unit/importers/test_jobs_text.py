@@ -16,6 +16,7 @@ from pgsched.core.jobs_file.texts.yaml_writer import entry_lines
 from pgsched.importers.file_values import length_text
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, merge_imported
 from pgsched.importers.jobs_text import comment_lines, summary_lines, write_jobs_file
+from tests.support.fuzz.profile import examples
 
 NASTY = ("yes", "on", "22:00", "1e3", "0x1f", "null", "~", "- a", "a: b", "a #b", "#", "*x", "&x", "!x", "%d", "@daily",
          "", " a", "a ", "'", '"', "\\", "a\nb", "a\n", "\n", "a\n\n", "\tb", " x\ny", "a\n\n b\n", "\x00", "\x1b[2J",
@@ -47,7 +48,7 @@ Core.add_implicit_resolver(
 Core.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
 
 
-@settings(deadline=None, max_examples=400)
+@examples(150, 400)
 @given(texts, values)
 def test_a_value_is_read_back_as_it_is(key: str, value: Any) -> None:
     text = "\n".join(entry_lines(key, value, 2)) + "\n"

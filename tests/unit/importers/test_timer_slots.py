@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pgsched.importers.imported import Imported, Reason
 from pgsched.importers.systemd.calendar_events import EventRefused, parse_event
 from pgsched.importers.systemd.timers import TimerOptions, import_timers
 from pgsched.importers.systemd.units import UnitFiles
+from tests.support.fuzz.profile import examples
 from tests.support.importing.slots import away_from_changes, imported_slots
 from tests.support.importing.systemd_time import SystemdEvent
 from tests.support.importing.timer_events import ANY_EVENT, EVENTS, INEXPRESSIBLE
@@ -26,6 +27,7 @@ def read(*lines: str, zone: str = "UTC", service: str = SERVICE) -> Imported:
     return import_timers(UnitFiles(texts), TimerOptions(zone, START))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("event", EVENTS)
 def test_the_next_thousand_slots_are_those_of_systemd(event: str) -> None:
     for zone in ZONES:
@@ -47,7 +49,7 @@ def test_what_no_cron_expression_means_becomes_no_job(event: str) -> None:
     assert [(one.where, one.remark.reason) for one in imported.omitted] == [("a.timer", Reason.SCHEDULE)]
 
 
-@settings(deadline=None, max_examples=200)
+@examples(50, 200)
 @given(ANY_EVENT, st.sampled_from(ZONES))
 def test_any_event_has_the_slots_of_systemd_or_a_reason(event: str, zone: str) -> None:
     imported = read(f"OnCalendar={event}", zone=zone)

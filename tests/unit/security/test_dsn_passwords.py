@@ -22,6 +22,7 @@ from pgsched.db.connection.dsn import hide_secrets, parameters
 from pgsched.db.sql_jobs import other_database_dsn
 from pgsched.errors import InputError, PgschedError
 from pgsched.services import check
+from tests.support.fuzz.profile import examples
 
 PIECES = ("s3crA", "s3crB", "s3crC")
 ODD = " @:/?#%&=+;,'\"\\[]{}$!()<>|~^*`\tä€"
@@ -68,14 +69,14 @@ def everything_printed(dsn: str) -> str:
     return "\n".join([*texts, said.getvalue()])
 
 
-@settings(deadline=None)
+@examples(50, 100)
 @given(password=PASSWORDS, template=st.sampled_from([*NAIVE, SPACED]))
 def test_an_odd_password_is_not_printed(password: str, template: str) -> None:
     text = everything_printed(template.format(password))
     assert not [piece for piece in PIECES if piece in text], text
 
 
-@settings(deadline=None)
+@examples(25, 100)
 @given(password=PASSWORDS)
 def test_an_escaped_password_is_read_correctly_and_not_printed(password: str) -> None:
     dsn = f"postgresql+asyncpg://u:{quote(password, safe='')}@127.0.0.1:1/app"

@@ -30,6 +30,7 @@ def patient(examples: int) -> settings:
     )
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=[f"{m} {p}" for p, m in OPERATIONS])
 def test_the_api_answers_any_request_as_its_document_says(
@@ -164,6 +165,7 @@ def test_excluded_dates_retention_and_graphs_are_changed(ask: Callable[..., Any]
     assert len(ask("POST", f"/runs/{ids[0]}/tree/retry", {})[1]["runs"]) == 2
 
 
+@pytest.mark.long
 def test_the_api_returns_what_the_pages_show(ask: Callable[..., Any], db: psycopg.Connection) -> None:
     ask("POST", "/jobs", {"name": "nightly", "task": "t", "schedule": "0 2 * * *"})
     db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, finished_at, reason)"

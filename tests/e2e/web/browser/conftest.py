@@ -33,7 +33,6 @@ ABSENT = pytest.mark.skipif(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(HERE):
-            item.add_marker(pytest.mark.slow)
             item.add_marker(ABSENT)
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.support.waiting import wait_until
 from tests.support.web.chromium import PATIENCE_MS
 
+pytestmark = pytest.mark.long
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'pgsched[test]'")
 
 

@@ -78,6 +78,7 @@ def shut(beside: psycopg.Connection, name: str) -> Iterator[None]:
         beside.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/", "/jobs", "/runs", "/queues"])
 def test_the_first_event_replaces_no_unchanged_element(
     live: Callable[[str], None], page: Any, db: psycopg.Connection, path: str
@@ -110,6 +111,7 @@ def test_an_event_keeps_focus_typed_text_ticks_and_opened_details(
     assert page.evaluate("document.getElementById('new-queue').open")
 
 
+@pytest.mark.long
 def test_an_output_stays_at_its_end_unless_it_was_scrolled_up(
     live: Callable[[str], None], page: Any, db: psycopg.Connection
 ) -> None:
@@ -128,6 +130,7 @@ def test_an_output_stays_at_its_end_unless_it_was_scrolled_up(
     assert page.evaluate("document.querySelector('.log').scrollTop") == 100
 
 
+@pytest.mark.long
 def test_while_runs_are_picked_no_row_moves_and_new_runs_are_counted(
     live: Callable[[str], None], page: Any, db: psycopg.Connection
 ) -> None:
@@ -153,6 +156,7 @@ def test_while_runs_are_picked_no_row_moves_and_new_runs_are_counted(
         expect(page.locator(f"#{one}")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_list_that_is_pointed_at_does_not_move(
     live: Callable[[str], None], page: Any, db: psycopg.Connection
 ) -> None:
@@ -167,6 +171,7 @@ def test_a_list_that_is_pointed_at_does_not_move(
     expect(page.locator("[data-hold] tr[id]")).to_have_count(6)
 
 
+@pytest.mark.long
 def test_figures_that_cannot_be_updated_are_marked_as_not_live(
     live: Callable[[str], None], page: Any, db: psycopg.Connection, dsn: str
 ) -> None:
@@ -188,6 +193,7 @@ def test_figures_that_cannot_be_updated_are_marked_as_not_live(
     expect(page.locator("#liveness")).to_have_text("live")
 
 
+@pytest.mark.long
 def test_a_refused_stream_is_opened_again(live: Callable[[str], None], page: Any) -> None:
     refused = []
 
@@ -215,6 +221,7 @@ def test_ages_are_counted_by_the_browser(live: Callable[[str], None], page: Any,
     assert page.evaluate("window.shows") == events, "nothing was shown anew"
 
 
+@pytest.mark.long
 def test_the_seventh_window_does_not_hang(console: str, page: Any, db: psycopg.Connection) -> None:
     pages = [page]
     for _ in range(7):  # the first window opens the others, so that they share its process
@@ -229,6 +236,7 @@ def test_the_seventh_window_does_not_hang(console: str, page: Any, db: psycopg.C
         expect(one.locator("#live")).to_contain_text("fresh.task")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/", "/jobs", "/runs", "/workers", "/doctor", "/queues"])
 def test_a_pause_is_seen_on_every_page_as_soon_as_it_begins(
     live: Callable[[str], None], page: Any, db: psycopg.Connection, path: str

@@ -18,6 +18,8 @@ from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 from tests.support.web.console import TOKEN
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'pgsched[test]'")
 
 PREFIX = "/ops/jobs"

@@ -67,6 +67,7 @@ def pages(console: str, dsn: str) -> list[str]:
     return [console + page.format(**values) for page in PAGES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_every_page_fits_a_telephone_and_has_enough_contrast(pages: list[str], chromium: Any, scheme: str) -> None:
     context = chromium.new_context(viewport={"width": 400, "height": 800}, color_scheme=scheme)
@@ -79,6 +80,7 @@ def test_every_page_fits_a_telephone_and_has_enough_contrast(pages: list[str], c
     context.close()
 
 
+@pytest.mark.long
 def test_short_words_of_tables_are_not_broken_where_there_is_room(pages: list[str], chromium: Any) -> None:
     page = chromium.new_page(viewport={"width": 1300, "height": 900})
     for url, cells in (("/audit", "td[data-label=Who], td[data-label=Did]"), ("/jobs", "td[data-label=Schedule] code")):
@@ -106,6 +108,7 @@ def test_the_keyboard_reaches_every_control_and_shows_an_outline(pages: list[str
         assert page.evaluate("document.activeElement === document.body"), f"{url} cannot be left again"
 
 
+@pytest.mark.long
 def test_the_first_tab_stop_skips_the_navigation(pages: list[str], page: Any) -> None:
     page.goto(next(url for url in pages if url.endswith("/jobs")))
     page.keyboard.press("Tab")

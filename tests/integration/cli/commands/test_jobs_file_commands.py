@@ -208,6 +208,7 @@ finish_by = "12 hours"
     assert (said.code, said.err) == (2, f"error: {file}:11: jobs.other: task: must be given\n")
 
 
+@pytest.mark.long
 def test_a_file_of_ten_megabytes_is_applied(pgsched: Command, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("jobs:\n" + "".join(f"  n{n}: {{task: t, description: {'x' * 65_000}}}\n" for n in range(160)))

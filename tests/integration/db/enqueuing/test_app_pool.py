@@ -174,6 +174,7 @@ def test_a_signal_handler_may_enqueue_while_its_thread_does(task: Task[Any, Any]
     assert runs(db) == [0] * 300 + [1] * len(made)
 
 
+@pytest.mark.long
 def test_a_restart_of_the_server_between_two_uses_is_not_noticed(private_cluster: PrivateCluster) -> None:
     pool = SharedPool(lambda: connect(private_cluster.dsn), 4)
     start = threading.Barrier(4)

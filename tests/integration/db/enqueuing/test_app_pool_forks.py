@@ -60,6 +60,7 @@ def test_a_forked_child_has_connections_of_its_own(task: Task[Any, Any], db: psy
     assert len(sessions(db)) <= 2
 
 
+@pytest.mark.long
 def test_a_child_leaves_an_idle_connection_to_a_parent_that_was_not_told(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_child_leaves_an_idle_connection_to_a_parent_that_was_not_told(
     pool.close()
 
 
+@pytest.mark.long
 def test_a_fork_while_threads_enqueue_blocks_nobody(task: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     stop = threading.Event()
 

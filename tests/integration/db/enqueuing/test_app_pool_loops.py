@@ -24,6 +24,7 @@ def task(app: App) -> Task[Any, Any]:
     return one
 
 
+@pytest.mark.long
 def test_a_thousand_tasks_share_the_connections_of_their_loop(
     task: Task[Any, Any], db: psycopg.Connection[Any]
 ) -> None:

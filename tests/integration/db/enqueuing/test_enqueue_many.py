@@ -204,6 +204,7 @@ def test_calls_without_an_order_take_no_keys(greet: Task[Any, Any], db: psycopg.
     assert greet.enqueue_many({("Ada",), ("Bob",)}) == 2
 
 
+@pytest.mark.long
 def test_keys_of_many_calls_keep_their_places_over_several_pages(
     greet: Task[Any, Any], db: psycopg.Connection[Any]
 ) -> None:

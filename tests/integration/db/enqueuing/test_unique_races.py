@@ -246,7 +246,7 @@ def test_under_repeatable_read_the_second_enqueue_fails_and_does_not_loop(
         put(mine, **ACTIVE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_enqueues_with_one_unique_key_make_one_run(db: psycopg.Connection, connect: Open) -> None:
     connections = [connect() for _ in range(8)]
     found = at_once([lambda c=conn: {put(c, **ACTIVE) for _ in range(1250)} for conn in connections], 90)  # type: ignore[misc]

@@ -47,6 +47,7 @@ def killed_at(release: Path, dsn: str, line: str) -> bool:
     return process.returncode == -9
 
 
+@pytest.mark.long
 def test_a_killed_migration_is_continued_by_the_next_run(released: Path, dsn: str, expected: str) -> None:
     fill(dsn, ROWS)
     told = [*STEPS, f"{NEXT}: tables"]
@@ -57,6 +58,7 @@ def test_a_killed_migration_is_continued_by_the_next_run(released: Path, dsn: st
         assert db.execute("SELECT count(*) FROM pgsched.runs WHERE note = 'from before'").fetchone() == (ROWS,)
 
 
+@pytest.mark.long
 def test_an_index_whose_build_was_cut_off_is_rebuilt(released: Path, dsn: str, expected: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute("CREATE INDEX runs_noted ON pgsched.runs (task)")

@@ -72,6 +72,7 @@ def test_the_search_path_is_set_once_and_keeps_its_earlier_entries(empty_dsn: st
         db.execute("INSERT INTO jobs (name, task) VALUES ('plain', 'x')")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -73,6 +73,7 @@ def alone(dsn: str, text: str) -> None:
     assert load(dsn, text) == ""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("options", "restore"), [((), whole), (DATA, alone)])
 def test_a_restored_dump_continues_where_the_original_stopped(
     dsn: str, empty_dsn: str, db: psycopg.Connection[Any], options: tuple[str, ...],

@@ -67,6 +67,7 @@ def test_nobody_waits_long_for_a_migration(old: str, released: Path) -> None:
     assert max(prober.longest.values()) < MOST_S, prober.longest
 
 
+@pytest.mark.long
 def test_a_long_transaction_holds_up_the_migration_and_nobody_else(old: str, released: Path) -> None:
     """The migration asks for its lock half a second at a time, names the blocking session, and goes on when it ends."""
     with psycopg.connect(old, application_name="a long report") as reader, Prober(old) as prober:
@@ -91,6 +92,7 @@ def test_a_long_transaction_holds_up_the_migration_and_nobody_else(old: str, rel
     assert max(longest.values()) < MOST_S, longest
 
 
+@pytest.mark.long
 def test_a_lock_that_never_becomes_free_ends_the_migration_with_one_line(old: str, released: Path) -> None:
     with psycopg.connect(old) as reader:
         reader.execute("LOCK TABLE pgsched.jobs")

@@ -94,6 +94,7 @@ def next_text(released: Path, empty_dsn: str) -> str:
     return text_of(empty_dsn)
 
 
+@pytest.mark.long
 def test_the_script_of_the_next_release_goes_on_from_this_one(released: Path, dsn: str, next_text: str) -> None:
     """The script also continues after it was cut off behind any line that ends a step."""
     lines = run(released, "migrate", "--sql").stdout.splitlines(keepends=True)

@@ -34,6 +34,7 @@ def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
         yield made
 
 
+@pytest.mark.long
 def test_a_filled_database_is_upgraded_while_workers_and_a_leader_go_on(
     fleet: Fleet, released: Path, db: psycopg.Connection
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_filled_database_is_upgraded_while_workers_and_a_leader_go_on(
     assert one(db, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'pgsched.runs_noted'::regclass") is True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["worker", "worker --processes 2", "status", "job list", "check", "migrate"])
 def test_an_older_program_refuses(released: Path, dsn: str, command: str) -> None:
     assert run(released, "migrate", "--dsn", dsn).returncode == 0
@@ -98,6 +100,7 @@ def test_a_newer_program_refuses_the_older_schema(released: Path, dsn: str) -> N
         assert f"version {version.SCHEMA_VERSION}, older than {NEXT}: run `pgsched migrate`" in ended.stderr
 
 
+@pytest.mark.long
 def test_migrate_goes_to_a_named_version_and_never_back(released: Path, empty_dsn: str) -> None:
     to = ("migrate", "--to", version.SCHEMA_VERSION, "--dsn", empty_dsn)
     assert run(released, *to).stdout == f"created schema pgsched, version {version.SCHEMA_VERSION}\n"

@@ -36,6 +36,7 @@ def test_migrating_twice_changes_nothing(empty_dsn: str) -> None:
         assert db.execute("SELECT max(oid::bigint) FROM pg_class").fetchone() == before
 
 
+@pytest.mark.long
 def test_four_processes_may_migrate_at_once(empty_dsn: str) -> None:
     code = f"from pgsched.db.schema.migrate import upgrade; print(upgrade({empty_dsn!r}))"
     started = [

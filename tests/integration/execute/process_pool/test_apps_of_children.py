@@ -28,6 +28,7 @@ def write_app(folder: Path, text: str) -> None:
 BUYS = "@app.task(name='buy', run_in='process')\ndef buy(): return __name__\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("then", "result", "error"),
     [
@@ -85,17 +86,20 @@ def output_of(folder: Path, *command: str) -> str:
     return ended.stdout
 
 
+@pytest.mark.long
 def test_an_app_of_the_main_module_is_imported_by_its_real_name(tmp_path: Path) -> None:
     write_app(tmp_path, PROGRAM + "if __name__ == '__main__':\n    work()")
     assert output_of(tmp_path, "shop.py") == "shop\n"
     assert output_of(tmp_path, "-m", "shop") == "shop\n"
 
 
+@pytest.mark.long
 def test_a_child_refuses_a_main_module_that_starts_a_worker_when_imported(tmp_path: Path) -> None:
     write_app(tmp_path, PROGRAM + "work()")
     assert "put that under `if __name__ == '__main__':`" in output_of(tmp_path, "shop.py")
 
 
+@pytest.mark.long
 def test_an_app_that_no_importable_module_holds_is_refused(tmp_path: Path) -> None:
     write_app(tmp_path, PROGRAM + "work()")
     said = output_of(tmp_path, "-c", (tmp_path / "shop.py").read_text())

@@ -60,6 +60,7 @@ def test_a_handler_in_a_process_can_clean_up_when_it_is_stopped(task: str, tmp_p
     assert (tmp_path / "on.clean").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["busy", "deaf", "holds_the_interpreter", "with_children"])
 def test_a_handler_that_does_not_stop_is_killed_after_kill_after(task: str, tmp_path: Path) -> None:
     assert stop(task, tmp_path / "on", kill_after_s=0.3) < 30
@@ -69,6 +70,7 @@ def test_a_second_cancellation_does_not_wait_for_kill_after(tmp_path: Path) -> N
     assert stop("deaf", tmp_path / "on", kill_after_s=3600, times=2) < 30
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["sleeps", "deaf"])
 def test_after_a_stop_the_next_attempt_has_a_new_child(task: str, tmp_path: Path) -> None:
     async def scene(executor: PythonExecutor) -> None:
@@ -125,6 +127,7 @@ def test_a_sigterm_from_outside_does_not_disturb_a_handler(task: str, tmp_path: 
 # ---- deaths
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("task", "args", "how"),
     [
@@ -145,6 +148,7 @@ def test_a_child_that_dies_is_a_crash_and_is_replaced(task: str, args: Any, how:
     play(scene)
 
 
+@pytest.mark.long
 def test_a_child_killed_from_outside_is_a_crash_and_is_replaced(tmp_path: Path) -> None:
     async def scene(executor: PythonExecutor) -> None:
         on = tmp_path / "on"
@@ -158,6 +162,7 @@ def test_a_child_killed_from_outside_is_a_crash_and_is_replaced(tmp_path: Path) 
     play(scene)
 
 
+@pytest.mark.long
 def test_a_child_killed_while_idle_costs_no_attempt() -> None:
     async def scene(executor: PythonExecutor) -> None:
         for _ in range(5):
@@ -169,6 +174,7 @@ def test_a_child_killed_while_idle_costs_no_attempt() -> None:
     play(scene)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["closes_all", "scribbles"])
 def test_a_handler_that_breaks_the_channel_is_a_crash_and_not_a_hang(task: str) -> None:
     async def scene(executor: PythonExecutor) -> None:
@@ -178,6 +184,7 @@ def test_a_handler_that_breaks_the_channel_is_a_crash_and_not_a_hang(task: str) 
     play(scene)
 
 
+@pytest.mark.long
 def test_a_process_that_the_handler_forked_gives_no_second_outcome() -> None:
     async def scene(executor: PythonExecutor) -> None:
         pid = (await executor.execute(job("pid"))).value
@@ -209,6 +216,7 @@ asyncio.run(PythonExecutor(app.tasks, 1, app).execute(claim("task", sys.argv[1],
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["with_children", "holds_the_interpreter", "deaf"])
 def test_no_child_outlives_a_killed_worker(task: str, tmp_path: Path) -> None:
     on = tmp_path / "on"

@@ -70,6 +70,7 @@ def test_a_handler_in_a_process_can_take_its_run_as_a_parameter() -> None:
     assert execute(made(), given).value == [7, 3, SLOT.isoformat(), 1, str(given.token), False, "hi"]
 
 
+@pytest.mark.long
 def test_arguments_and_results_of_a_megabyte_are_passed_on() -> None:
     assert len(run("echo", value="x" * 1_000_000).value) == 1_000_000
 
@@ -79,6 +80,7 @@ def test_arguments_that_do_not_fit_are_a_failure_that_is_not_retried() -> None:
     assert (outcome.result, outcome.retry) == (Result.FAILED, False) and "valeu" in (outcome.error or "")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("which", "error"),
     [
@@ -105,6 +107,7 @@ def test_retry_and_discard_and_endless_errors_mean_the_same_as_in_a_thread() -> 
     assert len(endless.error or "") <= 1000 and len(endless.traceback or "") < 20_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["object", "nan", "nul", "huge"])
 def test_a_result_from_a_process_that_cannot_be_kept_fails_for_good(which: str) -> None:
     outcome = run("returns", which=which)
@@ -112,6 +115,7 @@ def test_a_result_from_a_process_that_cannot_be_kept_fails_for_good(which: str) 
     assert (outcome.error or "").startswith("the result (")
 
 
+@pytest.mark.long
 def test_a_flood_of_output_does_not_disturb_the_outcome(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("flood").value == "done"
     assert len(capfd.readouterr().out) > 20 << 20
@@ -136,6 +140,7 @@ def test_the_standard_input_of_a_handler_is_empty() -> None:
 # ---- reuse of children
 
 
+@pytest.mark.long
 def test_the_number_of_children_is_bounded_by_the_concurrency() -> None:
     async def scene(executor: PythonExecutor) -> None:
         outcomes = await asyncio.gather(*(executor.execute(job("pid")) for _ in range(200)))
@@ -161,6 +166,7 @@ def test_a_task_left_on_the_loop_ends_with_its_handler(tmp_path: Path) -> None:
     play(scene)
 
 
+@pytest.mark.long
 def test_an_endless_task_delays_neither_the_result_nor_the_next_attempt() -> None:
     async def scene(executor: PythonExecutor) -> None:
         async with asyncio.timeout(30):
@@ -171,6 +177,7 @@ def test_an_endless_task_delays_neither_the_result_nor_the_next_attempt() -> Non
     play(scene)
 
 
+@pytest.mark.long
 def test_an_exit_in_a_task_fails_only_an_attempt_that_awaits_the_task() -> None:
     async def scene(executor: PythonExecutor) -> None:
         told, forgotten = [await executor.execute(job("exits_in_a_task", awaited=one)) for one in (True, False)]
@@ -181,6 +188,7 @@ def test_an_exit_in_a_task_fails_only_an_attempt_that_awaits_the_task() -> None:
     play(scene)
 
 
+@pytest.mark.long
 def test_children_that_are_idle_for_long_are_ended() -> None:
     async def main() -> None:
         pool = Pool(2, app, idle_s=0.05)
@@ -192,6 +200,7 @@ def test_children_that_are_idle_for_long_are_ended() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.long
 def test_closing_the_executor_ends_idle_and_busy_children(tmp_path: Path) -> None:
     async def main() -> None:
         executor, on = made(3), tmp_path / "on"
@@ -223,6 +232,7 @@ def test_a_handler_over_its_memory_limit_fails_and_its_child_is_replaced(task: s
     play(scene)
 
 
+@pytest.mark.long
 def test_a_memory_limit_holds_for_its_own_task_only() -> None:
     async def scene(executor: PythonExecutor) -> None:
         await executor.execute(job("hungry", mb=1))

@@ -13,7 +13,10 @@ from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
 from tests.support.executing import cancel_when, claim
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the states in Linux's /proc")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the states in Linux's /proc"),
+]
 KEEPER = """
 import os, sys, time
 group, leader = os.getpgrp(), os.getpid()

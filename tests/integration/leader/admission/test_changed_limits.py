@@ -167,6 +167,7 @@ def test_nothing_starts_in_a_queue_while_its_first_limit_is_applied(
         assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0, "only the first one"
 
 
+@pytest.mark.long
 def test_a_long_backlog_is_taken_back_whole_before_anything_starts(db: psycopg.Connection) -> None:
     add(db, 25_000)
     limit_queue(db, concurrency_limit=2)

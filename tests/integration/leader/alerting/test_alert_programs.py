@@ -15,6 +15,7 @@ from pgsched.leader.alerting.sinks import NotDelivered, make_command
 TOLD = {"id": "pgsched-alert-1", "event": "opened", "text": "[alert] x"}
 
 
+@pytest.mark.long
 def test_a_program_with_endless_errors_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "COMMAND_S", 1.0)
     kept: list[int] = []

@@ -238,6 +238,7 @@ def listening(told: list[Any], fails: int = 0, name: str = "webhook here 1") -> 
     return AlertSink(name, tell)
 
 
+@pytest.mark.long
 def test_a_failed_delivery_is_repeated_and_the_end_comes_after_the_opening(db: psycopg.Connection, dsn: str) -> None:
     mine, told = incident(db), []
     mine_too = AlertDelivery(dsn, listening(told, fails=2))

@@ -26,6 +26,7 @@ def asked(db: psycopg.Connection, schedule: str, *, reverse: bool = False) -> No
                [BEGIN, CENTURY, reverse])  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("reverse", [True, False])
 def test_counting_and_walking_a_long_range_takes_many_rounds(
     reverse: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
@@ -56,6 +57,7 @@ def test_a_range_with_too_many_slots_ends_with_that_error(
     assert row == ("the range has more than 100,000 slots: ask for a shorter one", True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reverse", [True, False])
 @pytest.mark.parametrize("schedule", ["* * * * * *", "0 0 29 2 *", "*/7 3 * * 1", "@every 13s"])
 def test_no_window_holds_many_slots(schedule: str, reverse: bool) -> None:

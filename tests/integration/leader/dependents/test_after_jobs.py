@@ -40,6 +40,7 @@ def test_a_slot_whose_parent_failed_is_skipped_and_says_why(db: psycopg.Connecti
     assert reason.endswith(" (t) is dead")
 
 
+@pytest.mark.long
 def test_a_slot_that_the_other_job_does_not_have_is_skipped_with_a_reason(db: psycopg.Connection) -> None:
     add_job(db, "yearly", schedule="0 0 1 1 *")
     add_job(db, "report", "yearly")

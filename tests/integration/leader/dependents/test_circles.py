@@ -289,6 +289,7 @@ def test_without_skipping_a_locked_run_the_search_waits_for_a_person(
     assert aside.result() == 1
 
 
+@pytest.mark.long
 def test_a_run_that_cannot_be_ended_holds_up_no_other_circle(
     db: psycopg.Connection, connect: Open, leader: LeaderLoop
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished(db: psy
     assert db.execute("SELECT count(*) FROM pgsched.dependencies").fetchone() == (0,)
 
 
+@pytest.mark.long
 def test_thousands_of_runs_are_made_to_wait_and_released_in_seconds(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 12000)")
     began = time.monotonic()
@@ -233,6 +234,7 @@ def test_a_pass_ends_after_a_while_and_says_that_there_is_more(
     assert states(db, child) == ["queued"]
 
 
+@pytest.mark.long
 def test_a_failed_parent_ends_thousands_of_children_in_one_pass(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 6001)")
     db.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) SELECT id, 1 FROM pgsched.runs WHERE id > 1")

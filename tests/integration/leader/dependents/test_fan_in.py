@@ -123,6 +123,7 @@ def test_one_parent_of_many_decides_its_child_where_one_is_enough(
     assert states(db, child) == ["cancelled" if state == "dead" else "queued"]
 
 
+@pytest.mark.long
 def test_locked_parents_are_marked_later(db: psycopg.Connection, connect: Open, fan_in: tuple[int, list[int]]) -> None:
     child, parents = fan_in
     person = connect(autocommit=False)
@@ -183,6 +184,7 @@ def test_an_edge_added_while_the_last_parents_are_marked_is_watched(
     assert states(db, child) == ["queued"]
 
 
+@pytest.mark.long
 def test_another_leader_begins_the_marking_again(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
     child, parents = fan_in
     round_of(db, DependencyCursor())
@@ -208,6 +210,7 @@ def test_runs_with_one_parent_are_released_beside_a_large_fan_in(
     assert states(db, child, *children) == ["waiting", "queued", "queued", "queued"]
 
 
+@pytest.mark.long
 def test_a_deleted_parent_is_found_some_edges_at_a_time(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, fan_in: tuple[int, list[int]]
 ) -> None:

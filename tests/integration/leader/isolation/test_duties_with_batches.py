@@ -87,6 +87,7 @@ def test_one_stretch_that_cannot_be_recorded_holds_up_no_other(db: psycopg.Conne
     until(loop, db, left, None)
 
 
+@pytest.mark.long
 def test_one_backfill_that_cannot_be_begun_holds_up_no_other(db: psycopg.Connection) -> None:
     add_backfills(db, GOOD)
     poison(db, "INSERT", "NEW.job_id = 7")

@@ -44,6 +44,7 @@ def test_a_job_that_fails_half_way_leaves_no_row(db: psycopg.Connection, monkeyp
     assert [row[1] for row in per_job] == [5]
 
 
+@pytest.mark.long
 def test_a_job_whose_zone_one_leader_does_not_know_is_planned_again_by_the_next(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

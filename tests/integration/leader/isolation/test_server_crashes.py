@@ -24,6 +24,8 @@ from tests.support.db.poisoning import add_backfills
 from tests.support.server import PrivateCluster
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 SLOTS = "SELECT count(*) FROM pgsched.runs WHERE origin = 'schedule'"
 LOST = "SELECT coalesce(max(tries), 0) FROM pgsched.set_aside WHERE row_id = 'session'"
 

@@ -68,6 +68,7 @@ def leading(dsn: str, session_timeout_s: float = 1.0) -> Iterator[Leader]:
         thread.join(10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lose", [stand_still, end_backend, lose_backend])
 def test_a_duty_that_costs_two_sessions_in_a_row_is_left_undone(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, lose: Callable[[psycopg.Connection], None]

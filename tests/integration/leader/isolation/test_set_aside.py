@@ -90,6 +90,7 @@ def rounds(loop: LeaderLoop, n: int = 4) -> None:
         loop.run_once()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("duty", "make"), MADE)
 def test_one_run_that_cannot_be_written_stops_no_other(duty: str, make: Made, db: psycopg.Connection) -> None:
     done = make(db)
@@ -108,6 +109,7 @@ def test_one_run_that_cannot_be_written_stops_no_other(duty: str, make: Made, db
     until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("duty", "make"), MADE)
 def test_where_no_row_succeeds_nothing_is_set_aside(duty: str, make: Made, db: psycopg.Connection) -> None:
     done = make(db)
@@ -177,6 +179,7 @@ def test_a_job_whose_slot_is_refused_for_a_while_keeps_it(db: psycopg.Connection
     until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("jobs", [1, 5, 40])
 def test_where_no_slot_can_be_written_no_job_is_put_in_error(jobs: int, db: psycopg.Connection) -> None:
     add_due_jobs(db, jobs)
@@ -192,6 +195,7 @@ def test_where_no_slot_can_be_written_no_job_is_put_in_error(jobs: int, db: psyc
     until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)
 
 
+@pytest.mark.long
 def test_a_sequence_of_run_ids_that_lags_behind_puts_no_job_in_error(db: psycopg.Connection) -> None:
     add_runs(db, 60)
     db.execute("SELECT setval(pg_get_serial_sequence('pgsched.runs', 'id'), 1, false)")
@@ -212,6 +216,7 @@ def test_a_bad_value_of_a_job_puts_the_job_in_error_at_once(db: psycopg.Connecti
     assert aside(db) == []
 
 
+@pytest.mark.long
 def test_a_python_error_counts_for_the_duty_and_logs_its_traceback_once(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+import pytest
 
 from pgsched.core.planning.jitter import offset
 from pgsched.db.queries.jobs import jobs
@@ -35,6 +36,7 @@ def test_pause_downtime_and_resume_lose_and_double_no_slot(dsn: str, db: psycopg
     assert row["id"] == job(db)["id"]
 
 
+@pytest.mark.long
 def test_retry_within_starts_the_slot_when_the_old_run_ends_in_time(dsn: str, db: psycopg.Connection) -> None:
     live(db, overlap="skip", retry_within="60 seconds")
     with leader(dsn):
@@ -44,6 +46,7 @@ def test_retry_within_starts_the_slot_when_the_old_run_ends_in_time(dsn: str, db
         wait_until(lambda: states(db)[:2] == ["succeeded", "queued"], 3, what="the waiting slot to start")
 
 
+@pytest.mark.long
 def test_retry_within_gives_up_in_time(dsn: str, db: psycopg.Connection) -> None:
     live(db, overlap="skip", retry_within="2 seconds")
     with leader(dsn):
@@ -54,6 +57,7 @@ def test_retry_within_gives_up_in_time(dsn: str, db: psycopg.Connection) -> None
     assert second["held_until"] == second["scheduled_at"] + 2 * SECOND
 
 
+@pytest.mark.long
 def test_a_full_buffer_drains_in_order_under_a_running_leader(dsn: str, db: psycopg.Connection) -> None:
     live(db, overlap="buffer_all", max_buffer=2)
     with leader(dsn):
@@ -74,6 +78,7 @@ def test_a_full_buffer_drains_in_order_under_a_running_leader(dsn: str, db: psyc
     assert ended == sorted(ended) and len(ended) == 3
 
 
+@pytest.mark.long
 def test_jitter_is_the_same_for_every_leader_and_starts_nothing_early(dsn: str, db: psycopg.Connection) -> None:
     a = live(db, overlap="allow", jitter="1 second")
     for n in (2, 4):

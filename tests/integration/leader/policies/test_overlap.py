@@ -190,6 +190,7 @@ def start(dsn: str, handler: Handler, lease_s: float = 3.0) -> tuple[working.Wor
     return worker, asyncio.create_task(worker.run())
 
 
+@pytest.mark.long
 def test_replace_starts_the_new_slot_when_the_old_run_has_ended(dsn: str, db: psycopg.Connection) -> None:
     job_with_a_run(db, "queued", overlap="replace")
 
@@ -212,6 +213,7 @@ def test_replace_starts_the_new_slot_when_the_old_run_has_ended(dsn: str, db: ps
     assert db.execute("SELECT outcome FROM pgsched.attempts ORDER BY attempt DESC LIMIT 1").fetchone() == ("cancelled",)
 
 
+@pytest.mark.long
 def test_replace_starts_the_new_slot_when_the_lease_of_the_old_run_is_revoked(dsn: str, db: psycopg.Connection) -> None:
     job_with_a_run(db, "running", overlap="replace")
     with leader(dsn, reap_every_s=0.1):

@@ -252,6 +252,7 @@ def settle_some(db: psycopg.Connection, rng: Random) -> None:
 STEPS: tuple[Step, ...] = (rolled_back, exclude, pause, settle_some, settle_some)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("overlap", ["allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"])
 @pytest.mark.parametrize("catch_up", ["latest", "skip", "earliest", "all"])
 @pytest.mark.parametrize("steps", [30, pytest.param(90, marks=pytest.mark.long)])

@@ -71,6 +71,7 @@ def test_who_owns_a_root_neither_deletes_nor_lists_what_is_granted_to_others(db:
     assert value(bob, "SELECT pgsched.node_prune('app/mine')") == 1
 
 
+@pytest.mark.long
 def test_a_path_is_made_only_through_names_that_the_caller_may_use(logins: Logins) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     bob.execute("SELECT pgsched.kv_put('app/mine', '1')")
@@ -81,6 +82,7 @@ def test_a_path_is_made_only_through_names_that_the_caller_may_use(logins: Login
     assert refused(alice, "SELECT * FROM pgsched.node_create('app', 'p', '1')") == "not refused"
 
 
+@pytest.mark.long
 def test_dead_items_are_those_of_the_role_to_which_the_queue_was_granted(db: Db, logins: Logins) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     bob.execute("SELECT * FROM pgsched.item_get('pay/in', gen_random_uuid())")  # before the name was granted

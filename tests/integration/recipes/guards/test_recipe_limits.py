@@ -184,6 +184,7 @@ BOUNDED = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("function", BOUNDED)
 def test_a_list_is_bounded(db: Db, function: str) -> None:
     granted(db, "a")
@@ -222,6 +223,7 @@ ROOMS = {
 }  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", ROOMS)
 def test_a_role_may_have_so_many_and_is_counted_seldom(db: Db, logins: Logins, what: str) -> None:
     most, add, fill = ROOMS[what]
@@ -273,6 +275,7 @@ def test_a_transaction_that_counts_makes_nobody_wait(db: Db, logins: Logins) -> 
         db.execute("UPDATE pgsched.role_room SET room_until = 0")
 
 
+@pytest.mark.long
 def test_all_places_of_a_role_are_counted_not_only_the_first_of_each_line(db: Db) -> None:
     """A hundred thousand names with a hundred places each are ten million rows."""
     mine = session(db, "1 hour")

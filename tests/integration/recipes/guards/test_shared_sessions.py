@@ -73,6 +73,7 @@ def test_each_loss_of_a_session_is_told_by_its_renewal_in_whatever_order(db: Db)
     assert told == [1, 2]
 
 
+@pytest.mark.long
 def test_a_broken_lock_is_lost_without_notifications_whichever_was_broken_before(
     app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,7 @@ def state_after_a_dead_round(app: App, db: Db) -> tuple[bool, bool]:
     return bool(number(db, enter, open_session(db))), is_over
 
 
+@pytest.mark.long
 def test_a_round_is_over_for_those_who_watch_it_when_all_its_members_are_dead(app: App, db: Db) -> None:
     assert state_after_a_dead_round(app, db) == (True, True)
 

@@ -72,6 +72,7 @@ def test_an_item_is_handed_out_again_when_the_session_of_its_holder_has_ended(
     assert values(other, 1) == ["b"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["block ends", "block fails", "loop goes on"])
 def test_an_item_of_which_the_database_could_not_be_told_goes_back_later(how: str, dsn: str, other: ItemQueue) -> None:
     other.put("a")
@@ -119,6 +120,7 @@ def test_a_lost_session_is_seen_by_the_holder(queue: ItemQueue, db: psycopg.Conn
         held.extend()
 
 
+@pytest.mark.long
 def test_a_hold_lasts_while_the_process_lives(queue: ItemQueue, other: ItemQueue, db: psycopg.Connection) -> None:
     queue.put("a")
     held = queue.get(0, hold=1)

@@ -55,6 +55,7 @@ def consumers(dsn: str, db: psycopg.Connection) -> Iterator[Consumers]:
         yield Consumers(dsn, db, opened)
 
 
+@pytest.mark.long
 def test_killed_and_frozen_consumers_lose_no_item_and_consume_none_twice(
     app: App, db: psycopg.Connection, consumers: Consumers
 ) -> None:

@@ -66,6 +66,7 @@ def test_calls_of_one_process_are_served_in_their_order(
     assert sorted(call.result(20).value for call in calls) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_each_item_is_told_to_one_session_and_one_more(
     db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
 ) -> None:

@@ -58,6 +58,7 @@ def test_what_a_dead_holder_had_is_found_though_the_clock_went_back(db: Db) -> N
     assert one(db, "SELECT id FROM pgsched.item_get('q', gen_random_uuid(), %s)", session(db)) is not None
 
 
+@pytest.mark.long
 def test_who_waits_rests_between_looks_though_anybody_may_tell_it_to_look(
     app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:

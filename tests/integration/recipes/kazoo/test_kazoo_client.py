@@ -108,6 +108,7 @@ def test_a_broken_connection_suspends_and_the_same_session_goes_on(client: Kazoo
     assert client.client_id == session and lock.is_acquired
 
 
+@pytest.mark.long
 def test_a_session_that_ends_during_an_outage_is_lost_and_followed_by_another(clients: Clients, outage: Outage) -> None:
     client = clients(timeout=1)
     states, session = listening(client), client.client_id

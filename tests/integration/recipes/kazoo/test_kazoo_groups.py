@@ -105,6 +105,7 @@ def test_a_member_of_a_double_barrier_has_an_identifier(client: KazooClient) -> 
         barrier.leave()
 
 
+@pytest.mark.long
 def test_a_member_is_not_in_the_double_barrier_without_its_session(client: KazooClient, expire: Expire) -> None:
     barrier = client.DoubleBarrier("/double", 1)
     barrier.enter()
@@ -231,6 +232,7 @@ def test_a_member_without_an_identifier_is_blank(client: KazooClient, other: Kaz
     assert sorted(client.Party("/party")) == ["", "7"]
 
 
+@pytest.mark.long
 def test_a_member_leaves_with_its_session(client: KazooClient, other: KazooClient, expire: Expire) -> None:
     party = client.Party("/party", "first")
     party.join()

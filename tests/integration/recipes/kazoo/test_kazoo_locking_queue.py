@@ -95,6 +95,7 @@ def test_get_waits_for_an_entry_that_another_one_releases(
     assert waiting.result(10) == b"one"
 
 
+@pytest.mark.long
 def test_an_entry_is_handed_out_again_when_the_session_of_its_consumer_has_ended(
     client: KazooClient, other: KazooClient, background: Background, expire: Expire
 ) -> None:
@@ -152,6 +153,7 @@ def test_an_entry_is_kept_over_an_outage(client: KazooClient, outage: Outage, ba
     assert len(queue) == 0
 
 
+@pytest.mark.long
 def test_an_entry_that_is_released_during_an_outage_is_free_after_it(
     client: KazooClient, other: KazooClient, outage: Outage
 ) -> None:

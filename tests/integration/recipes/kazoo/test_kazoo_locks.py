@@ -187,6 +187,7 @@ def test_a_lock_is_lost_with_the_session(
     assert lock.acquire(timeout=10) and lock.fence > fence, "it can be acquired again in the new session"
 
 
+@pytest.mark.long
 def test_a_block_whose_lock_was_lost_ends_with_an_error(
     client: KazooClient, expire: Callable[[KazooClient], None]
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_block_whose_lock_was_lost_ends_with_an_error(
         raise ZeroDivisionError  # the error of the block is the one that the caller gets
 
 
+@pytest.mark.long
 def test_a_waiter_stays_in_line_over_a_new_session(
     client: KazooClient, other: KazooClient, background: Background, expire: Callable[[KazooClient], None]
 ) -> None:
@@ -227,6 +229,7 @@ def test_stop_gives_back_all_locks_and_ends_all_waits(
         second.acquire()
 
 
+@pytest.mark.long
 def test_a_transaction_of_the_holder_fails_after_the_loss(
     client: KazooClient, expire: Callable[[KazooClient], None], connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:

@@ -45,6 +45,7 @@ def test_each_item_goes_to_one_member(client: KazooClient, other: KazooClient) -
     assert acquired(second) == ["queue-2"]
 
 
+@pytest.mark.long
 def test_a_member_may_get_nothing(client: KazooClient, other: KazooClient) -> None:
     parts = [one.SetPartitioner("/work", set=("only",), identifier=name, time_boundary=1, max_reaction_time=0.1)
              for one, name in ((client, "a"), (other, "b"))]  # fmt: skip
@@ -87,6 +88,7 @@ def test_the_set_is_divided_no_more_where_the_function_fails(client: KazooClient
     wait_until(lambda: partitioner.failed)
 
 
+@pytest.mark.long
 def test_a_member_fails_with_its_session_and_stays_failed(
     client: KazooClient, expire: Callable[[KazooClient], None]
 ) -> None:
@@ -115,6 +117,7 @@ def test_an_event_is_set_at_each_change_of_the_state(client: KazooClient) -> Non
     assert changed.wait(20) and partitioner.failed
 
 
+@pytest.mark.long
 def test_who_lost_the_lock_of_an_item_fails(client: KazooClient, db: psycopg.Connection[Any]) -> None:
     partitioner = client.SetPartitioner("/work", set=QUEUES, **SOON)
     acquired(partitioner)

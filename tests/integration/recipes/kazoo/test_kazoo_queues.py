@@ -181,6 +181,7 @@ def test_the_classes_take_the_client_first(client: KazooClient) -> None:
 # ---- Queue
 
 
+@pytest.mark.long
 def test_an_entry_is_removed_when_it_is_got(client: KazooClient, other: KazooClient, expire: Expire) -> None:
     queue = client.Queue("/queue")
     queue.put(b"one")

@@ -178,6 +178,7 @@ def test_cancel_does_not_interrupt_the_leader(client: KazooClient, background: B
     assert seen == [True]
 
 
+@pytest.mark.long
 def test_a_lost_lead_is_an_error_at_the_end(client: KazooClient, expire: Callable[[KazooClient], None]) -> None:
     with pytest.raises(SessionExpiredError):
         client.Election("/leader").run(expire, client)

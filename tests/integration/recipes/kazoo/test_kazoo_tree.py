@@ -42,6 +42,7 @@ def test_data_come_back_as_they_were(client: KazooClient, data: bytes | None) ->
     assert client.get("/node")[1].data_length == len(data or b"")
 
 
+@pytest.mark.long
 def test_an_ephemeral_node_goes_with_its_session(
     client: KazooClient, other: KazooClient, expire: Callable[[KazooClient], None]
 ) -> None:
@@ -238,6 +239,7 @@ def test_a_node_with_children_is_deleted_with_them_or_not_at_all(client: KazooCl
         client.delete("/app", recursive=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_many_nodes_are_deleted_with_their_parent(client: KazooClient, db: psycopg.Connection[Any]) -> None:
     db.execute("SELECT pgsched.kv_put('app/x' || n, '1') FROM generate_series(1, 1100) AS n")
     client.delete("/app", recursive=True)

@@ -140,6 +140,7 @@ def test_a_watch_survives_an_outage_and_the_loss_of_the_session(
     assert kind_of(calls) == ("CHANGED", "/app")
 
 
+@pytest.mark.long
 def test_a_watch_is_called_for_changes_that_were_skipped(client: KazooClient, db: psycopg.Connection[Any]) -> None:
     client.create("/app/a", makepath=True)
     node, children, none = Calls(), Calls(), Calls()
@@ -243,6 +244,7 @@ def test_an_object_watches_for_one_function(client: KazooClient, kind: str) -> N
         watch(lambda *_: None)
 
 
+@pytest.mark.long
 def test_a_data_watch_survives_a_new_session_and_a_restart(
     client: KazooClient, other: KazooClient, expire: Expire
 ) -> None:
@@ -311,6 +313,7 @@ def test_a_children_watch_gets_the_event_if_it_wants_it(client: KazooClient) -> 
     assert (children, event.type, event.path) == (["a"], "CHILD", "/app")
 
 
+@pytest.mark.long
 def test_a_children_watch_ends_with_the_session_if_it_is_to(
     client: KazooClient, other: KazooClient, expire: Expire
 ) -> None:

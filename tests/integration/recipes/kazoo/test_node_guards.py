@@ -38,6 +38,7 @@ def test_without_the_second_check_a_tree_could_be_taken_from_its_owner(logins: L
         assert asked.result(20) == ("42501" if guarded else "not refused")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("call", ["node_set('app', '2')", "node_delete('app')", "node_prune('app')"])
 @WITH_AND_WITHOUT
 def test_without_the_check_of_the_key_anybody_changes_a_tree(logins: Logins, db: Db, call: str, guarded: bool) -> None:

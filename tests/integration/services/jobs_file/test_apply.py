@@ -298,6 +298,7 @@ class Counting:
         monkeypatch.setattr(psycopg.Cursor, "execute", counted)
 
 
+@pytest.mark.long
 def test_the_number_of_statements_does_not_depend_on_the_number_of_jobs(
     db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

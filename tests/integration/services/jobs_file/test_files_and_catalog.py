@@ -87,6 +87,7 @@ def test_defaults_are_those_of_the_database(db: psycopg.Connection[Any]) -> None
         }, what
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_was_exported_makes_no_difference(db: psycopg.Connection[Any], seed: int) -> None:
     """Random values of every column go through YAML into the database, and through YAML and TOML back."""

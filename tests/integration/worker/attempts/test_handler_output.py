@@ -19,6 +19,7 @@ def ran(dsn: str, db: psycopg.Connection, task: str, **args: object) -> int:
     return run_id
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("task", ["in_thread", "on_loop", "in_process", "process_on_loop"])
 def test_prints_and_logs_of_a_handler_are_kept(
     task: str, dsn: str, db: psycopg.Connection, caplog: pytest.LogCaptureFixture
@@ -69,6 +70,7 @@ def test_a_failed_handlers_evidence_holds_its_output(dsn: str, db: psycopg.Conne
     assert output(db, run_id) == "before it failed\n"
 
 
+@pytest.mark.long
 def test_the_output_of_a_child_that_died_is_kept(dsn: str, db: psycopg.Connection) -> None:
     run_id = ran(dsn, db, "dies")
     assert output(db, run_id) == "before it died\n"
@@ -76,7 +78,7 @@ def test_the_output_of_a_child_that_died_is_kept(dsn: str, db: psycopg.Connectio
     assert row == ("crashed", "before it died\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_flood_from_a_child_is_cut_and_counted(dsn: str, db: psycopg.Connection) -> None:
     text = output(db, ran(dsn, db, "floods", mb=20))
     head, n_bytes, n_lines, tail = LEFT_OUT.split(text)
@@ -86,6 +88,7 @@ def test_a_flood_from_a_child_is_cut_and_counted(dsn: str, db: psycopg.Connectio
     assert (head + tail).count("\n") + int(n_lines.replace(",", "")) == 200_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["told", "told_in_thread", "told_on_loop"])
 def test_a_million_reports_of_progress_make_few_writes(task: str, dsn: str, db: psycopg.Connection) -> None:
     db.execute(
@@ -103,10 +106,12 @@ def test_a_million_reports_of_progress_make_few_writes(task: str, dsn: str, db: 
     assert output(db, run_id, "log") == "counted n=1000000\n"
 
 
+@pytest.mark.long
 def test_output_that_was_printed_before_a_fork_is_kept_once(dsn: str, db: psycopg.Connection) -> None:
     assert output(db, ran(dsn, db, "forks"), "stdout") == "line 0\nline 1\nline 2\nlast\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["told_oddly", "told_oddly_in_thread"])
 @pytest.mark.parametrize(
     ("note", "shown"),

@@ -196,6 +196,7 @@ def test_without_the_wait_for_the_pump_the_log_is_incomplete(
     assert seen_at_the_end(dsn, db) == "first\n"
 
 
+@pytest.mark.long
 def test_a_log_that_cannot_be_written_delays_no_run_and_comes_later(
     dsn: str, db: psycopg.Connection, connect: Any
 ) -> None:
@@ -264,6 +265,7 @@ def test_output_is_written_while_the_worker_drains(dsn: str, db: psycopg.Connect
     assert db.execute("SELECT state FROM pgsched.runs").fetchone() == ("queued",)
 
 
+@pytest.mark.long
 def test_output_survives_a_lost_connection(dsn: str, db: psycopg.Connection, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     run_id = add(db, "shell", f"echo one; while [ ! -e {gate} ]; do sleep 0.05; done; echo two; sleep 1.5; echo three")
@@ -317,12 +319,14 @@ def held(dsn: str, db: psycopg.Connection, holder: psycopg.Connection) -> tuple[
     return seen[0], row[0]
 
 
+@pytest.mark.long
 def test_a_locked_run_does_not_delay_the_output_of_another_run(
     dsn: str, db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
 ) -> None:
     assert held(dsn, db, connect(autocommit=False)) == ("hello\n", 2)
 
 
+@pytest.mark.long
 def test_without_skip_locked_a_locked_run_delays_the_output_of_another(
     dsn: str, db: psycopg.Connection, connect: Callable[..., psycopg.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:

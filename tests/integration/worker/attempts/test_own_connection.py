@@ -185,6 +185,7 @@ def test_a_claim_cannot_be_asserted_without_a_transaction(run: Run, db: psycopg.
 # ---- the time limit
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("seconds", [30, 0.001])
 def test_a_handler_can_extend_its_timeout(place: str, seconds: float, dsn: str, db: psycopg.Connection) -> None:

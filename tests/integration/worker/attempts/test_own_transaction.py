@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.scram, pytest.mark.usefixtures("tables")]
 TRANSACTING = [*(f"transacts.{place}" for place in PLACES), "transacts_async.loop", "transacts_async.process"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("task", TRANSACTING)
 def test_the_handlers_rows_and_the_success_are_one_transaction(task: str, dsn: str, db: psycopg.Connection) -> None:
     run_id = add(db, task)
@@ -33,6 +34,7 @@ def test_the_handlers_rows_and_the_success_are_one_transaction(task: str, dsn: s
     assert db.execute("SELECT FROM pgsched.attempts").rowcount == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("task", TRANSACTING)
 def test_a_handler_that_fails_inside_the_transaction_commits_nothing(
     task: str, dsn: str, db: psycopg.Connection
@@ -43,6 +45,7 @@ def test_a_handler_that_fails_inside_the_transaction_commits_nothing(
     assert row_of(db, run_id)["error"] == "RuntimeError: no"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("place", "guarded"), [*((place, True) for place in PLACES), ("thread", False)])
 def test_the_transaction_of_a_zombie_is_rolled_back(
     place: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
@@ -71,6 +74,7 @@ def test_the_transaction_of_a_zombie_is_rolled_back(
     assert (state(db, run_id) == "running") is guarded
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("place", "guarded"), [*((place, True) for place in PLACES), ("thread", False)])
 def test_a_handler_goes_on_after_its_transaction_although_the_claim_is_gone(
     place: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
@@ -93,6 +97,7 @@ def test_a_handler_goes_on_after_its_transaction_although_the_claim_is_gone(
     assert state(db, run_id) == "succeeded"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("end", ["raises after", "well"])
 @pytest.mark.parametrize("place", PLACES)
 def test_code_after_the_transaction_does_not_change_the_outcome(
@@ -119,6 +124,7 @@ def test_only_one_transaction_can_settle_a_run(place: str, dsn: str, db: psycopg
     assert state(db, run_id) == "succeeded"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("guarded", [True, False])
 def test_the_statement_of_a_handler_that_does_not_stop_is_cancelled(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch

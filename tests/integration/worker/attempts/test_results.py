@@ -12,6 +12,7 @@ app = import_app("tests.support.apps.talking:app")
 FITS, TOO_LARGE = 1_000_000, 1_048_575
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["gives", "gives_on_loop", "gives_from_a_process"])
 def test_a_result_over_the_size_limit_fails_with_a_clear_error(task: str, dsn: str, db: psycopg.Connection) -> None:
     small, large, other = (add(db, "task", task, {"size": size}) for size in (FITS, TOO_LARGE, 3))

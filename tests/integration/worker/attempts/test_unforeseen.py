@@ -134,6 +134,7 @@ def test_an_outcome_that_meets_an_unforeseen_error_delays_no_other_outcome(
     assert row_of(db, 2)["lease_until"] is not None, "the leader takes it back"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("code", [*CODES, "25P04", None])
 def test_a_temporary_error_does_not_end_a_worker_that_claims(
     code: str | None, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch

@@ -46,6 +46,7 @@ def tables(db: psycopg.Connection) -> None:
     db.execute(contract.TABLES)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["blocks.loop", "blocks_below.loop"])
 def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_is_named_in_status(
     task: str, dsn: str, db: psycopg.Connection, said: Said
@@ -75,6 +76,7 @@ def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_is_named_in_status(
     assert said.fields("the event loop turns again") == {"was_blocked_by": names}
 
 
+@pytest.mark.long
 def test_a_call_that_holds_the_interpreter_is_named_with_its_stack_afterwards(
     dsn: str, db: psycopg.Connection, said: Said
 ) -> None:
@@ -87,6 +89,7 @@ def test_a_call_that_holds_the_interpreter_is_named_with_its_stack_afterwards(
     assert told["seconds"] > 1 and told["cpu_s"] < told["seconds"]
 
 
+@pytest.mark.long
 def test_a_call_that_held_the_interpreter_is_named_after_its_attempt_ended(
     dsn: str, db: psycopg.Connection, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +101,7 @@ def test_a_call_that_held_the_interpreter_is_named_after_its_attempt_ended(
     assert "in holds_the_interpreter" in told["stack"]
 
 
+@pytest.mark.long
 def test_a_call_that_is_over_before_the_dump_is_reported(
     dsn: str, db: psycopg.Connection, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +184,7 @@ print(len(stacks.stacks_of_others()), sum(gone) > 0, flush=True)
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("guarded", [True, False])
 def test_reading_stacks_during_a_garbage_collection_does_not_deadlock(guarded: bool) -> None:
     command = [sys.executable, "-c", FREES_WHILE_IT_LOOKS, "guarded" if guarded else "unguarded"]

@@ -131,6 +131,7 @@ def test_runs_claimed_ahead_of_a_slow_run_go_to_a_worker_that_is_free(
     play(scene)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_run_without_a_notification_is_found_long_before_the_poll(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,7 @@ from tests.support.db.claiming import Scene, finds_no_queue, play, running
 from tests.support.waiting import wait_until
 
 
+@pytest.mark.long
 def test_a_look_that_was_not_affordable_yet_does_not_delay_the_next_ones(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,6 +43,7 @@ def test_a_look_that_was_not_affordable_yet_does_not_delay_the_next_ones(
     play(Scene(dsn, monkeypatch, 5, poll_s=60.0), scene)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guarded", [True, False])
 def test_wake_ups_that_find_nothing_do_not_delay_the_look_at_all_queues(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
@@ -69,6 +71,7 @@ def test_wake_ups_that_find_nothing_do_not_delay_the_look_at_all_queues(
     play(Scene(dsn, monkeypatch, 5, poll_s=0.25), scene)
 
 
+@pytest.mark.long
 def test_looks_and_their_claims_take_a_small_share_of_the_time(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +97,7 @@ def test_looks_and_their_claims_take_a_small_share_of_the_time(
     play(Scene(dsn, monkeypatch, 500), scene)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("behind", [False, True], ids=["no cursor", "behind a cursor"])
 def test_a_backlog_of_unknown_tasks_is_not_read_at_every_hint(
     behind: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
@@ -239,6 +243,7 @@ def test_a_run_behind_the_cursor_is_claimed_although_the_cursor_never_runs_dry(
     play(it, scene)
 
 
+@pytest.mark.long
 def test_rescans_of_a_slow_queue_are_paced_however_many_hints_come(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_heartbeat_records_which_runs_have_begun(dsn: str, db: psycopg.Connect
     play(scene)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("guarded", [True, False])
 def test_the_claims_of_a_scan_that_takes_longer_than_the_lease_are_kept(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +117,7 @@ def test_a_claimer_stopped_while_it_asks_for_the_lease_hands_back_claims(
     assert sorted(taken) == [1, 2, 3], "to be handed back"
 
 
+@pytest.mark.long
 def test_claims_lock_few_more_runs_than_there_are_free_places(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,11 @@ def test_every_slot_of_a_job_s_life_has_exactly_one_row(catch_up: str, overlap: 
     assert slots > MANY and epochs > 9
 
 
+def test_each_way_to_catch_up_keeps_one_row_per_slot() -> None:
+    assert sum(lived(catch_up, "skip", 0).check() for catch_up in CATCH_UP) > FEW
+
+
+@pytest.mark.long
 def test_each_policy_keeps_one_row_per_slot_and_all_states_and_reasons_occur() -> None:
     assert sum(lived(catch_up, overlap, 0).check() for catch_up, overlap in product(CATCH_UP, OVERLAPS)) > 24 * FEW
     states, reasons, years, coalesced = set(), set(), 0.0, 0

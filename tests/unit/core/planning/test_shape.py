@@ -27,6 +27,7 @@ def terms(**columns: Any) -> dict[str, Any]:
     return BASE | {"now": NOW, "anchor_at": ANCHOR, "timezone": "America/New_York"} | columns
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("catch_up", ["latest", "skip", "earliest", "all"])
 @pytest.mark.parametrize("expression", SCHEDULES)
 def test_jobs_of_one_shape_are_decided_as_each_would_be_alone(expression: str, catch_up: str) -> None:

@@ -15,6 +15,7 @@ START = datetime(2026, 3, 28, 22, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("expression", ["*/7 * * * *", "30 2 * * *", "@every 95s"])
 def test_every_slot_without_a_row_lies_in_exactly_one_part(expression: str) -> None:
     rng = Random(expression)

@@ -179,6 +179,7 @@ def told(meaning: Meaning) -> str | None:
         return None
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_sentence_read_back_gives_the_same_times_and_days(seed: int) -> None:
     rng = Random(seed)

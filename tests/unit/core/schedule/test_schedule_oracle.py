@@ -104,6 +104,7 @@ def fixed_slots(minutes: list[tuple[datetime, datetime]], matches: Match) -> lis
     return sorted(slots)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("zone", "day"), CHANGES)
 def test_slots_around_a_clock_change_are_those_of_the_oracle(zone: str, day: str) -> None:
     minutes = real_minutes(zone, day)
@@ -116,6 +117,7 @@ def test_slots_around_a_clock_change_are_those_of_the_oracle(zone: str, day: str
             assert schedule.last(first, final) == (expected[-1] if expected else None), text
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("zone", "day"), CHANGES)
 def test_the_next_slot_is_right_from_every_quarter_of_an_hour(zone: str, day: str) -> None:
     minutes = real_minutes(zone, day)
@@ -205,6 +207,7 @@ def compare(schedule: Schedule, walk: Walk, meaning: Meaning, middle: datetime, 
     return len(asked) + 12
 
 
+@pytest.mark.few(12)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("zone", ZONES)
 def test_random_expressions_have_the_slots_of_the_oracle(zone: str, figures: Counter[str]) -> None:

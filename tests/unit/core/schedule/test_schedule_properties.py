@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.errors import ScheduleError
+from tests.support.fuzz.profile import examples
 from tests.support.simulation.drawn import ZONES, crons, intervals, moments, seconds
 from tests.support.timing import took
 
@@ -49,7 +50,7 @@ def test_between_equals_repeated_calls_of_after(schedule: Schedule, start: datet
         assert list(schedule.between(start, expected[-1])) == expected
 
 
-@settings(deadline=None)
+@examples(50, 100)
 @given(schedules(), moments, st.floats(0, 1, exclude_max=True))
 def test_every_instant_between_two_slots_has_the_same_next_slot(
     schedule: Schedule, start: datetime, share: float
@@ -118,7 +119,7 @@ def test_sparse_schedules_are_parsed_and_asked_in_bounded_time(expression: str) 
     assert took(asked) < 0.25  # takes about 0.01 s; the bound allows for a loaded machine
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, 150)
 @given(st.one_of(crons, seconds, st.text("0123456789*/,-LW# ", max_size=30)), st.sampled_from(ZONES), moments)
 def test_arbitrary_accepted_text_is_answered_in_a_tenth_of_a_second(
     expression: str, zone: str, start: datetime

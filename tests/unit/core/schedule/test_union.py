@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pgsched.core.schedule.cron import parse
@@ -14,6 +14,7 @@ from pgsched.core.schedule.describe import describe
 from pgsched.core.schedule.preview import next_slots
 from pgsched.core.schedule.union import MOST_COMPARED
 from pgsched.errors import ScheduleError
+from tests.support.fuzz.profile import examples
 from tests.support.simulation.drawn import ZONES, crons, moments
 
 BERLIN = "Europe/Berlin"
@@ -35,7 +36,7 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, 150)
 @given(parts, st.sampled_from(ZONES), moments, st.timedeltas(timedelta(0), timedelta(days=3)))
 def test_the_slots_are_the_union_of_those_of_the_parts(
     texts: list[str], zone: str, start: datetime, length: timedelta

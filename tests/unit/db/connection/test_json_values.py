@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.db.connection.json_values import UnreadableJson, json_depth, program_value, read_json
 from pgsched.errors import InputError
-from tests.support.paths import ROOT
+from tests.support.paths import of_the_package, parsed, relative
 
 LONG = "1" * 5000
 DEEP = "[" * 100_000 + "]" * 100_000  # Python 3.13 reads ten thousand levels
@@ -75,11 +75,11 @@ def test_brackets_in_strings_do_not_count_as_depth() -> None:
 
 def test_only_known_modules_read_json() -> None:
     found = set()
-    for path in sorted((ROOT / "pgsched").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in parsed(of_the_package(), about="|".join(READS)):
+        for node in ast.walk(tree):
             call = node.func if isinstance(node, ast.Call) else None
             named = call.attr if isinstance(call, ast.Attribute) else call.id if isinstance(call, ast.Name) else ""
             of_json = not isinstance(call, ast.Attribute) or getattr(call.value, "id", "") in ("json", "encoding")
             if named in READS and of_json and (named != "load" or isinstance(call, ast.Attribute)):
-                found.add(str(path.relative_to(ROOT)))
+                found.add(relative(path))
     assert found == OF_ROWS | OTHERS.keys()

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pgsched.importers.apscheduler import pickles
 from pgsched.importers.apscheduler.jobs import MOST_JOBS, Row, import_export, import_rows
 from pgsched.importers.apscheduler.pickles import Foreign, Named, PickleRefused, read_pickle
 from pgsched.importers.imported import Imported, Reason
+from tests.support.fuzz.profile import examples
 from tests.support.importing.slots import NOW
 from tests.support.importing.stores import Called, Pickled, dump, job_state, zone
 
@@ -196,7 +197,7 @@ def test_a_string_of_digits_takes_no_quadratic_time() -> None:
     assert time.process_time() - started < 1
 
 
-@settings(deadline=None, max_examples=300)
+@examples(150, 300)
 @given(st.data())
 def test_whatever_the_bytes_are_they_are_a_job_or_named(data: st.DataObject) -> None:
     whole = bytearray(dump(job_state(args=(1, "a"))))

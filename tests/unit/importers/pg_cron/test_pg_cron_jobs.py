@@ -76,6 +76,7 @@ def one(*args: Any, **changed: Any) -> ImportedJob:
     return job
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_schedules_have_the_slots_of_pg_cron(seed: int) -> None:
     random.seed(seed)

@@ -13,6 +13,7 @@ from pgsched.core.schedule.cron import parse
 from pgsched.importers.schedules.fields import LAST, Fields, write_days, write_spellings
 from pgsched.importers.schedules.lengths import every
 from pgsched.importers.schedules.numbers import DAY, HOUR, MINUTE, MONTH, WEEKDAY, Field, write_plain, write_starred
+from tests.support.fuzz.profile import examples
 
 START = datetime(2027, 1, 1, tzinfo=UTC) - timedelta(seconds=1)
 DAYS = 366
@@ -59,7 +60,7 @@ def days_named(fields: Fields) -> list[datetime]:
     return [day for day in every_day if is_named(fields, day)]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(15, 60)
 @given(ANY)
 def test_each_spelling_names_the_days_and_times_of_the_fields(fields: Fields) -> None:
     wanted = days_named(fields)

@@ -129,6 +129,7 @@ def test_slow_scans_from_the_start_do_not_delay_those_after_the_cursor() -> None
         assert cursor.wait_s(now) == 0.0
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("queues", "took_s"), [(1, 2.0), (10, 2.0), (15, 2.0), (5, 7.5), (40, 0.1)])
 def test_the_rescans_of_all_slow_queues_take_at_most_30_percent_of_the_time(queues: int, took_s: float) -> None:
     """The queues share one connection: those that are due are scanned one after the other."""

@@ -158,6 +158,7 @@ def test_an_excluded_stretch_that_is_decided_again_has_one_row(db: psycopg.Conne
     assert [(run["covers_from"], run["covers_until"], run["covers_count"]) for run in runs(db)] == before
 
 
+@pytest.mark.long
 def test_dates_that_are_years_ahead_are_not_read_at_every_tick(db: psycopg.Connection) -> None:
     row = add(db, schedule="* * * * *", overlap="allow")
     db.execute(
@@ -182,6 +183,7 @@ def test_a_fixed_delay_is_put_off_beyond_the_dates_that_are_read(db: psycopg.Con
 # ---- many dates
 
 
+@pytest.mark.long
 def test_of_overlapping_stretches_the_leader_reads_those_that_matter(db: psycopg.Connection) -> None:
     a = add(db, schedule="@daily")
     every = "SELECT from_date, until_date, reason FROM pgsched.job_calendars"

@@ -34,6 +34,7 @@ def forget_locks(db: psycopg.Connection) -> bool:
     return bool(one(db, LOCKED) == 0)
 
 
+@pytest.mark.long
 def test_the_start_of_an_unchanged_release_locks_no_job(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_locked_job_is_reported_with_its_session_and_declared_later(db: psycop
     assert one(db, "SELECT schedule FROM pgsched.jobs WHERE name = 'job7'") == "@daily"
 
 
+@pytest.mark.long
 def test_many_locked_jobs_delay_a_start_only_briefly(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +103,7 @@ def test_many_locked_jobs_delay_a_start_only_briefly(
     assert waits[1] == "10ms", "what the first one has used up, the others have not"
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_declare_now_still_starts(db: psycopg.Connection, connect: Open) -> None:
     somebody = connect(autocommit=False)
     somebody.execute("SELECT pgsched.take_declare_turn()")
@@ -132,6 +135,7 @@ def test_a_process_without_its_turn_to_declare_removes_no_job(
     assert declarations.declare(db, new.jobs, "shop")["a"] == ("left" if guarded else "removed")
 
 
+@pytest.mark.long
 def test_a_start_during_another_declaration_looks_again_later(db: psycopg.Connection, connect: Open) -> None:
     """The start does not see what the other process removes before that process commits."""
     register(db, process(app()))
@@ -183,6 +187,7 @@ SAMPLES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_comparison_sees_what_would_be_written(db: psycopg.Connection) -> None:
     """A declaration first sets a policy column, and then leaves it out."""
     db.execute("INSERT INTO pgsched.calendars (name) VALUES ('holidays')")

@@ -230,6 +230,7 @@ def test_bad_values_are_refused(db: psycopg.Connection) -> None:
 # ---- late slots that wait for their turn
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("standing", list(product((0, 1), (0, 1, 2), (0, 3))))
 @pytest.mark.parametrize("overlap", OTHERS)
 def test_a_triggered_run_is_decided_as_a_slot_would_be(

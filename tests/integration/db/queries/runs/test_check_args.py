@@ -124,6 +124,7 @@ def test_a_misfit_is_found_beside_what_is_not_judged(db: psycopg.Connection) -> 
     assert db.execute(CHECK, ["t", Jsonb({"n": 1})]).fetchone() == (None, "not checked: minProperties of ")
 
 
+@pytest.mark.long
 def test_alternatives_within_alternatives_are_given_up_in_time(db: psycopg.Connection) -> None:
     """Each level of the value doubles the work: a value with one wrong leaf is refused, or given up, within seconds."""
     pair = {"type": "object", "properties": {"left": {"$ref": "#/$defs/Any"}, "right": {"$ref": "#/$defs/Any"}}}
@@ -168,6 +169,7 @@ def test_large_arguments_are_given_up_without_more_work(db: psycopg.Connection, 
     assert found == (None, "not checked: there is too much of it")
 
 
+@pytest.mark.long
 def test_as_many_values_as_can_be_checked_are_checked(db: psycopg.Connection) -> None:
     schema = {"properties": {"n": {"type": "array", "items": NUMBER}}}
     db.execute("UPDATE pgsched.tasks SET schema = %s WHERE task = 'loose'", [Jsonb(schema)])

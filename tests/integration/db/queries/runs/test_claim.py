@@ -257,6 +257,7 @@ def test_without_the_index_a_unique_key_makes_two_runs(db: psycopg.Connection, c
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE unique_key = 'k'").fetchone() == (2,)
 
 
+@pytest.mark.long
 def test_a_kept_cursor_keeps_no_connection_and_no_large_arguments(dsn: str, db: psycopg.Connection) -> None:
     """A process may reconnect often in its life, and an idle process must not keep the arguments of its last claim."""
     args = Jsonb({"text": "x" * claim_rows.MOST_KEPT})

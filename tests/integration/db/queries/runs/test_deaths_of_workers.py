@@ -207,6 +207,7 @@ def test_the_start_deadline_applies_again_if_no_attempt_is_known_to_have_begun(
     assert bool(take(db)) is before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_holds_no_more_than_16_mib_of_arguments(packed: bool, name: str, db: psycopg.Connection) -> None:

@@ -65,6 +65,7 @@ def enqueue(db: psycopg.Connection[Any], **options: Any) -> int:
     return int(row[0])
 
 
+@pytest.mark.long
 def test_slots_change_their_states_as_the_table_says(
     db: psycopg.Connection[Any], dsn: str, written: Callable[[], set[Change]]
 ) -> None:

@@ -31,6 +31,7 @@ def states(db: psycopg.Connection) -> list[tuple[str, int]]:
     return db.execute("SELECT state, count(*) FROM pgsched.runs GROUP BY 1 ORDER BY 1").fetchall()
 
 
+@pytest.mark.long
 def test_many_batches_are_retried(db: psycopg.Connection) -> None:
     made = dead(db, 2 * BATCH + 3, attempt=3)
     done = retry_many(db, ids(db, Filter(), DEAD))

@@ -44,7 +44,7 @@ def test_output_is_there_before_the_run_has_ended(dsn: str, db: psycopg.Connecti
     assert output(db, run_id) == "begun\nover\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_too_much_output_keeps_its_beginning_its_end_and_a_count(dsn: str, db: psycopg.Connection) -> None:
     lines, mb = 1_000_000, 100
     program = f"import sys\nfor n in range({lines}): sys.stdout.write(f'{{n:09d}}' + 'x' * 90 + '\\n')"
@@ -83,11 +83,13 @@ def test_bytes_that_are_not_text_become_replacement_characters(dsn: str, db: psy
     assert output(db, run_id) == "a\ufffd\ufffdb\ufffd"
 
 
+@pytest.mark.long
 def test_a_character_that_arrives_in_two_parts_is_kept_whole(dsn: str, db: psycopg.Connection) -> None:
     run_id = ran(dsn, db, "shell", r"printf 'caf\303'; sleep 1.3; printf '\251\n'")
     assert output(db, run_id) == "café\n"
 
 
+@pytest.mark.long
 def test_a_line_a_second_makes_few_rows(dsn: str, db: psycopg.Connection) -> None:
     line = "x" * 999
     run_id = ran(dsn, db, "shell", f"for n in 1 2 3 4 5; do echo {line}; sleep 1.1; done")
