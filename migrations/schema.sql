@@ -135,7 +135,7 @@ CREATE TABLE pgsched.backfills (
     after_backfill bigint,
     CONSTRAINT backfills_pkey PRIMARY KEY (id),
     CONSTRAINT backfills_max_active CHECK (max_active >= 1 AND max_active <= 1000),
-    CONSTRAINT backfills_mode CHECK (mode = ANY (ARRAY['missing'::text, 'failed'::text, 'all'::text])),
+    CONSTRAINT backfills_mode CHECK (mode = ANY (ARRAY['missing'::text, 'failed'::text, 'unsuccessful'::text, 'all'::text])),
     CONSTRAINT backfills_order CHECK (from_at < to_at),
     CONSTRAINT backfills_priority CHECK (priority >= 0 AND priority <= 9),
     CONSTRAINT backfills_range CHECK (
@@ -1290,7 +1290,7 @@ DECLARE
             format('to_at: %s is not later than %s', backfill.to_at, backfill.from_at) END,
         CASE WHEN backfill.to_at - backfill.from_at > interval '36525 days' THEN
             'to_at: the range is longer than 100 years: ask for a shorter one' END,
-        pgsched.not_one_of('mode', backfill.mode, ARRAY['missing', 'failed', 'all']),
+        pgsched.not_one_of('mode', backfill.mode, ARRAY['missing', 'failed', 'unsuccessful', 'all']),
         pgsched.out_of_range('max_active', backfill.max_active, 1, 1000),
         pgsched.out_of_range('priority', backfill.priority, 0, 9),
         CASE WHEN backfill.reverse IS NULL THEN 'reverse: must not be null' END);
@@ -1326,7 +1326,7 @@ BEGIN
     RETURN new_id;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.backfill_in_order(jobs text[], from_at timestamp with time zone, to_at timestamp with time zone, mode text DEFAULT 'missing'::text, max_active integer DEFAULT 1, reverse boolean DEFAULT false, priority integer DEFAULT 9)
+CREATE OR REPLACE FUNCTION pgsched.backfill_in_order(jobs text[], from_at timestamp with time zone, to_at timestamp with time zone, mode text DEFAULT 'unsuccessful'::text, max_active integer DEFAULT 1, reverse boolean DEFAULT false, priority integer DEFAULT 9)
  RETURNS bigint[]
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1690,6 +1690,7 @@ AS $function$
             format('until_date: %s is not a date between 1970 and 9000', t.until_date)
         WHEN t.until_date < t.from_date THEN
             format('until_date: %s is earlier than from_date, %s', t.until_date, t.from_date)
+        WHEN array_ndims(t.weekdays) > 1 THEN 'weekdays: must be a plain list'
         WHEN t.weekdays = '{}' OR NOT t.weekdays <@ '{0,1,2,3,4,5,6}' OR array_position(t.weekdays, NULL) IS NOT NULL THEN
             'weekdays: expected numbers from 0 (Sunday) to 6'
         WHEN cardinality(t.weekdays) > 7 THEN 'weekdays: at most 7'
@@ -1750,14 +1751,14 @@ BEGIN
             SELECT FROM pgsched.calendar_times t WHERE t.calendar = a.calendar
                 AND (t.weekdays IS NOT NULL OR t.from_time IS NOT NULL)
                 AND coalesce(t.until_date - t.from_date > 31, true) LIMIT most_repeated + 1) found) > most_repeated) THEN
-        PERFORM pgsched.raise_bad_value(format('calendar: a calendar has at most %s times on weekdays, or of the day, that'
-            ' are not bound to dates within 31 days', most_repeated), 'calendar_times');
+        PERFORM pgsched.raise_bad_value(format('calendar: at most %s times of a calendar may repeat: have weekdays or hours,'
+            ' and no dates, or dates more than 31 days apart', most_repeated), 'calendar_times');
     ELSIF EXISTS (SELECT FROM (SELECT DISTINCT calendar FROM added WHERE from_time IS NOT NULL) a WHERE most_repeated < (
             SELECT max(o.n) FROM (
                 SELECT sum(e.step) OVER (ORDER BY e.day, e.step) AS n
                 FROM pgsched.calendar_times t CROSS JOIN LATERAL (VALUES (t.from_date, 1), (t.until_date + 1, -1)) e(day, step)
                 WHERE t.calendar = a.calendar AND t.from_time IS NOT NULL AND t.until_date - t.from_date <= 31) o)) THEN
-        PERFORM pgsched.raise_bad_value(format('calendar: a calendar has at most %s times of the day on one date',
+        PERFORM pgsched.raise_bad_value(format('calendar: at most %s times with hours may fall on one date',
             most_repeated), 'calendar_times');
     END IF;
     RETURN NULL;
@@ -2485,9 +2486,9 @@ BEGIN
     IF (j.calendar, j.on_excluded) IS DISTINCT FROM (was.calendar, was.on_excluded) THEN
         -- which nominal slots are decided depends on the calendar that held until now: without one, those up to the mark
         IF was.shifts IS NULL AND was.on_excluded = 'skip' AND j.on_excluded <> 'skip' THEN
-            j.shifts := jsonb_build_object('at', to_jsonb(was.decided_until));
+            j.shifts := jsonb_build_object('at', to_jsonb(j.decided_until));
         END IF;
-        IF j.next_run_at IS NOT NULL THEN
+        IF j.next_run_at IS NOT NULL OR pgsched.may_go_on(j) THEN
             j.next_run_at := moment;
         END IF;
     END IF;
@@ -4053,8 +4054,9 @@ CREATE OR REPLACE FUNCTION pgsched.job_calendars_after()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    UPDATE pgsched.jobs SET next_run_at = clock_timestamp()
-    WHERE id IN (OLD.job_id, NEW.job_id) AND (schedule IS NOT NULL OR on_excluded <> 'skip') AND next_run_at > clock_timestamp();
+    UPDATE pgsched.jobs j SET next_run_at = clock_timestamp()
+    WHERE j.id IN (OLD.job_id, NEW.job_id) AND (j.schedule IS NOT NULL OR j.on_excluded <> 'skip')
+        AND (j.next_run_at > clock_timestamp() OR pgsched.may_go_on(j));
     PERFORM pgsched.notify('pgsched_leader', 'jobs');
     RETURN NULL;
 END $function$;
@@ -5703,6 +5705,16 @@ BEGIN
     RETURN false;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.may_go_on(j pgsched.jobs)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT coalesce(j.next_run_at IS NULL AND j.error IS NULL AND j.schedule IS NOT NULL AND j.ends_at > clock_timestamp()
+        AND (j.on_excluded <> 'skip' OR j.shifts IS NOT NULL) AND (j.max_runs IS NULL OR j.run_count < j.max_runs), false)
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.may_lead()
  RETURNS boolean
  LANGUAGE sql
@@ -6263,7 +6275,7 @@ BEGIN
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.pause_failing(n integer)
- RETURNS TABLE(id bigint, job text, reason text)
+ RETURNS TABLE(id bigint, job text, reason text, error text)
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
@@ -6285,8 +6297,12 @@ BEGIN
                 WHERE s.state IN ('succeeded', 'dead') AND s.origin <> 'backfill'
                     AND s.finished_at > coalesce(o.resumed_at, '-infinity') LIMIT o.pause_after_failures) e) f
         WHERE o.pause_after_failures IS NOT NULL AND NOT o.paused AND o.mode = 'run' AND f.dead = o.pause_after_failures
-        ORDER BY o.id LIMIT n FOR NO KEY UPDATE OF o SKIP LOCKED
+        ORDER BY random() LIMIT n FOR NO KEY UPDATE OF o SKIP LOCKED
     LOOP
+        pause_failing.id := j.id;
+        pause_failing.job := j.name;
+        pause_failing.reason := j.why;
+        pause_failing.error := NULL;
         BEGIN
             UPDATE pgsched.jobs o SET paused = true, paused_by = 'pgsched', paused_reason = j.why WHERE o.id = j.id;
             INSERT INTO pgsched.alerts (job_id, job, kind, run_id, details, alert_to)
@@ -6294,11 +6310,8 @@ BEGIN
                 SELECT d.alert_to FROM pgsched.alert_defaults d))
             ON CONFLICT (job_id, kind) WHERE closed_at IS NULL DO NOTHING;
         EXCEPTION WHEN OTHERS THEN
-            CONTINUE;
+            pause_failing.error := left(SQLERRM, 1000);
         END;
-        pause_failing.id := j.id;
-        pause_failing.job := j.name;
-        pause_failing.reason := j.why;
         RETURN NEXT;
     END LOOP;
 END $function$;
@@ -7960,19 +7973,23 @@ CREATE OR REPLACE FUNCTION pgsched.slot_token_error(kind text, task text, args j
  IMMUTABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT format('%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%',
-                  given.field, left(t.token[1], 60))
+    SELECT coalesce((array_agg(format(
+            '%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%', t.field, left(t.form, 60))
+            ORDER BY t.given, t.place) FILTER (WHERE t.form !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'))[1],
+        CASE WHEN count(*) > 1000 THEN 'args: more than 1,000 tokens that begin with {slot:' END)
     FROM (
-        SELECT 0 AS place, 'task' AS field, task AS words
-        UNION ALL
-        SELECT s.place, 'args', s.value #>> '{}' FROM jsonb_path_query(
-            CASE WHEN strpos(args::text, '{slot:') > 0 THEN args END, 'strict $.** ? (@.type() == "string")')
-            WITH ORDINALITY s(value, place)
-    ) given
-    CROSS JOIN LATERAL regexp_matches(CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END,
-                                      '[{]slot:([^{}]+)[}]', 'g') WITH ORDINALITY t(token, place)
-    WHERE kind IN ('command', 'shell', 'http') AND t.token[1] !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'
-    ORDER BY given.place, t.place LIMIT 1
+        SELECT given.place AS given, given.field, m.token[1] AS form, m.place
+        FROM (
+            SELECT 0 AS place, 'task' AS field, task AS words
+            UNION ALL
+            SELECT s.place, 'args', s.value #>> '{}' FROM jsonb_path_query(
+                CASE WHEN strpos(args::text, '{slot:') > 0 THEN args END, 'strict $.** ? (@.type() == "string")')
+                WITH ORDINALITY s(value, place)
+        ) given
+        CROSS JOIN LATERAL regexp_matches(CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END,
+                                          '(?<![$])[{]slot:([^{}%]*%[^{}]*)[}]', 'g') WITH ORDINALITY m(token, place)
+        WHERE kind IN ('command', 'shell', 'http')
+    ) t
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.slots(job text, since timestamp with time zone, until timestamp with time zone DEFAULT now(), n integer DEFAULT 1000)
@@ -9004,11 +9021,11 @@ CREATE TRIGGER f_audit_update AFTER UPDATE OF closed_at, recovery ON pgsched.ale
 CREATE TRIGGER a_check_instants AFTER INSERT OR UPDATE OF from_at, to_at, anchor_at ON pgsched.backfills FOR EACH ROW WHEN (new.from_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.from_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.to_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.to_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.anchor_at < '1900-01-01 00:00:00+00'::timestamp with time zone OR new.anchor_at > '9000-01-01 00:00:00+00'::timestamp with time zone) EXECUTE FUNCTION pgsched.backfills_refuse_instants();
 CREATE TRIGGER f_audit AFTER INSERT ON pgsched.backfills FOR EACH ROW EXECUTE FUNCTION pgsched.audit_backfills();
 CREATE TRIGGER a_complete BEFORE INSERT OR UPDATE ON pgsched.calendar_times FOR EACH ROW EXECUTE FUNCTION pgsched.calendar_times_before();
-CREATE TRIGGER b_most AFTER INSERT ON pgsched.calendar_times REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_most();
-CREATE TRIGGER b_most_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_most();
 CREATE TRIGGER c_changed_delete AFTER DELETE ON pgsched.calendar_times REFERENCING OLD TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_changed();
 CREATE TRIGGER c_changed_insert AFTER INSERT ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_changed();
 CREATE TRIGGER c_changed_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_changed();
+CREATE TRIGGER d_most AFTER INSERT ON pgsched.calendar_times REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_most();
+CREATE TRIGGER d_most_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_most();
 CREATE TRIGGER f_audit_delete AFTER DELETE ON pgsched.calendar_times REFERENCING OLD TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_calendar_times();
 CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_calendar_times();
 CREATE TRIGGER f_audit_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_calendar_times();
@@ -9141,7 +9158,7 @@ COMMENT ON TABLE pgsched.backfills IS 'pgsched''s own: made by pgsched.backfill,
 COMMENT ON COLUMN pgsched.backfills.together IS 'The first of the backfills that were requested together. NULL: it was requested alone.';
 COMMENT ON COLUMN pgsched.backfills.after_backfill IS 'It begins when this backfill has ended.';
 COMMENT ON TABLE pgsched.buckets IS 'pgsched''s own: what rate limits have left.';
-COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT, UPDATE and DELETE rows.';
+COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT and UPDATE rows; pgsched.remove_calendar_times deletes some.';
 COMMENT ON COLUMN pgsched.calendar_times.id IS 'Its number: `pgsched calendar remove --id`.';
 COMMENT ON COLUMN pgsched.calendar_times.calendar IS 'The calendar.';
 COMMENT ON COLUMN pgsched.calendar_times.from_date IS 'The first day. NULL, as until_date: every day.';
@@ -9150,7 +9167,7 @@ COMMENT ON COLUMN pgsched.calendar_times.weekdays IS 'Only on these weekdays, 0 
 COMMENT ON COLUMN pgsched.calendar_times.from_time IS 'Only from this time of the day on. NULL, as until_time: the whole day.';
 COMMENT ON COLUMN pgsched.calendar_times.until_time IS 'Until this time, which is not excluded.';
 COMMENT ON COLUMN pgsched.calendar_times.reason IS 'Why, for people.';
-COMMENT ON TABLE pgsched.calendars IS 'Calendars that jobs share: times at which they do not run. INSERT, UPDATE and DELETE rows.';
+COMMENT ON TABLE pgsched.calendars IS 'Calendars that jobs share: times at which they do not run. INSERT and UPDATE rows; pgsched.delete_calendar deletes one.';
 COMMENT ON COLUMN pgsched.calendars.name IS 'Unique. jobs.calendar names it.';
 COMMENT ON COLUMN pgsched.calendars.description IS 'For people.';
 COMMENT ON COLUMN pgsched.calendars.owner IS 'The role that made it.';
