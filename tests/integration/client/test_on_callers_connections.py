@@ -119,8 +119,13 @@ def test_asyncio_connections_do_the_same(app: App, run: RunHandle[Any], opened_a
 
 
 def test_a_call_can_be_cancelled_while_it_waits_for_a_lock(
-    app: App, run: RunHandle[Any], opened_async: AsyncOpened, connect: Callable[..., psycopg.Connection[Any]]
+    run: RunHandle[Any],
+    opened_async: AsyncOpened,
+    connect: Callable[..., psycopg.Connection[Any]],
+    db: psycopg.Connection[Any],
 ) -> None:
+    cancelled = []
+
     async def main() -> None:
         # drivers other than psycopg may close the connection of a cancelled statement, or still be busy with it
         with suppress(sa.exc.DBAPIError):
@@ -128,14 +133,17 @@ def test_a_call_can_be_cancelled_while_it_waits_for_a_lock(
                 with connect(autocommit=False) as other:
                     other.execute("SELECT FROM pgsched.runs FOR UPDATE")
                     waits = asyncio.create_task(run.cancel_async(connection=mine))
-                    await becomes(lambda: other.execute(BLOCKED).fetchone() == (1,), "the call waits for the lock")
+                    # within a transaction, the sessions seem to stay what they were at the first look
+                    await becomes(lambda: db.execute(BLOCKED).fetchone() == (1,), "the call waits for the lock")
                     waits.cancel()
                     with pytest.raises(asyncio.CancelledError):
                         await waits
+                    cancelled.append(waits.cancelled())
                 if isinstance(mine, psycopg.AsyncConnection):
                     assert await execute_async(mine, "SELECT 1") == [(1,)]
 
     asyncio.run(main())
+    assert cancelled == [True]
     assert run.state() is State.QUEUED
 
 
