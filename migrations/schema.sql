@@ -4173,8 +4173,11 @@ DECLARE
             pgsched.not_one_of('after_match', j.after_match, ARRAY['same', 'latest', 'since_last']) END,
         CASE WHEN j.pause_after_failures IS NOT NULL THEN
             pgsched.out_of_range('pause_after_failures', j.pause_after_failures, 1, 1000) END,
-        CASE WHEN j.ping_url IS NOT NULL THEN
-            replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END,
+        -- beside it the event and the id of a run stand in the URL, of at most 8192 characters
+        CASE WHEN length(j.ping_url) > 8000 THEN
+                 format('ping_url: %s characters, at most 8000 are allowed', length(j.ping_url))
+             WHEN j.ping_url IS NOT NULL THEN
+                 replace(split_part(pgsched.http_url_error(j.ping_url), ';', 1), 'task:', 'ping_url:') END,
         CASE WHEN j.alert_to IS NOT NULL THEN pgsched.bad_targets('alert_to', j.alert_to) END
     );
 BEGIN
@@ -8987,6 +8990,7 @@ CREATE INDEX rollups_of_job ON pgsched.rollups USING btree (job_id, from_at) WHE
 CREATE INDEX runs_attention ON pgsched.runs USING btree (finished_at) WHERE phase = 4;
 CREATE INDEX runs_backfill ON pgsched.runs USING btree (backfill_id, phase) WHERE backfill_id IS NOT NULL;
 CREATE INDEX runs_claim ON pgsched.runs USING btree (queue, priority, available_at, id) WHERE phase = 2;
+CREATE INDEX runs_dead_alone ON pgsched.runs USING btree (finished_at) WHERE phase = 4 AND job_id IS NULL;
 CREATE INDEX runs_ended_parents ON pgsched.runs USING btree (id) WHERE phase >= 3 AND has_children;
 CREATE INDEX runs_expiring ON pgsched.runs USING btree (expires_at) WHERE phase < 3 AND expires_at IS NOT NULL;
 CREATE INDEX runs_finished ON pgsched.runs USING btree (finished_at) WHERE phase >= 3;
@@ -9275,7 +9279,7 @@ COMMENT ON COLUMN pgsched.jobs.on_excluded IS 'What becomes of a slot at an excl
 COMMENT ON COLUMN pgsched.jobs.after_match IS 'Which runs of after_jobs a slot waits for: same (slot), latest or since_last.';
 COMMENT ON COLUMN pgsched.jobs.pause_after_failures IS 'The job pauses itself when so many of its runs in a row ended dead.';
 COMMENT ON COLUMN pgsched.jobs.finish_by IS 'An alert is open while a slot has not succeeded by this long after its time.';
-COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, success and failure.';
+COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL to which each start, success and failure is sent.';
 COMMENT ON COLUMN pgsched.jobs.alert_to IS 'Names of sinks (pgsched worker --alert-apprise) that get its alerts. NULL: all of them.';
 COMMENT ON COLUMN pgsched.jobs.resumed_at IS 'When it was last resumed. Kept by pgsched.';
 COMMENT ON COLUMN pgsched.jobs.shifts IS 'Kept by pgsched: which nominal slots are decided, where a calendar shifts slots.';

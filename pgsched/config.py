@@ -28,12 +28,12 @@ ENVIRONMENT = {
     "PGSCHED_LOG_FORMAT": "console or json",
     "PGSCHED_OTEL": "1: set up OpenTelemetry's SDK in workers",
     "PGSCHED_BACKLOG_S": "seconds that runs may wait before they are a problem: 300, or 300,emails=60,batch=7200",
-    "PGSCHED_SQL_DSN_NAME": "connection string of a database that SQL jobs may name",
+    "PGSCHED_SQL_DSN_<NAME>": "connection string of a database that SQL jobs may name",
     "PGSCHED_SQL_LOGIN": "connection string of the login that runs the statements of SQL jobs",
     "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
     "PGSCHED_ALERT_WEBHOOK": "URL to which alerts are sent",
     "PGSCHED_ALERT_COMMAND": "program that is started for alerts",
-    "PGSCHED_ALERT_APPRISE_NAME": "URL of apprise to which alerts are sent, under this name: mailto://..., slack://...",
+    "PGSCHED_ALERT_APPRISE_<NAME>": "URL of apprise to which alerts are sent, under this name: mailto://..., slack://...",
     "PGSCHED_WEB_TOKEN": "token that lets people into the console",
     "PGSCHED_WEB_READER_TOKEN": "token of people who may only look at it",
     "PGSCHED_WEB_PRODUCER_TOKEN": "token of programs that only make and read runs by the HTTP API",
@@ -86,7 +86,7 @@ class WorkerSettings:
     metrics: str | None = None  # address at which metrics are served, and health with them
     health: str | None = None  # address at which health is served
     otel: bool = False  # set up OpenTelemetry's SDK by its environment variables
-    pings: bool = True  # tell the ping_url of jobs of their starts and ends
+    pings: bool = True  # send starts and ends of runs to the ping_url of their jobs
 
     def __post_init__(self) -> None:
         require("concurrency", self.concurrency, 1, 10_000)
@@ -152,14 +152,17 @@ def find_alerts(environ: Mapping[str, str] | None = None) -> AlertSettings:
 
 
 def find_named_sinks(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the named sinks: PGSCHED_ALERT_APPRISE_NAME of the environment, then each flag NAME=URL.
+    """Return the named sinks: PGSCHED_ALERT_APPRISE_<NAME> of the environment, then each flag NAME=URL.
 
-    Raises InputError, which never shows a URL.
+    A flag that is only a name refers to the environment: the command line moves URLs there. Raises InputError, which
+    never shows a URL.
     """
     env = hidden_environment.environ() if environ is None else environ
     found = {key[len(APPRISE) :].lower(): url for key, url in env.items() if key.startswith(APPRISE) and url}
     for flag in flags:
         name, sign, url = flag.partition("=")
+        if not sign and name in found:
+            continue
         if not sign or not url or "/" in name:
             raise InputError("alert-apprise: expected NAME=URL", "alert-apprise")
         found[name] = url
@@ -191,7 +194,7 @@ def fleet(environ: Mapping[str, str] | None = None) -> UUID | None:
 
 
 def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the databases that SQL jobs may name: PGSCHED_SQL_DSN_NAME of the environment, then each flag NAME=DSN.
+    """Return the databases that SQL jobs may name: PGSCHED_SQL_DSN_<NAME> of the environment, then each flag NAME=DSN.
 
     A flag that is only a name refers to the environment: the command line moves connection strings with passwords
     there. Raises InputError, which never shows a connection string.

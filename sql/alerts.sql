@@ -197,7 +197,7 @@ SELECT e.*, (SELECT last_id FROM reach) AS last_id FROM (
 
 -- name: alert_dead_runs
 -- open the incident about runs without a job that ended dead (alert_defaults.dead_runs), or close it. Of the newest
--- 10,000 that ended badly.
+-- 10,000 of them that ended badly.
 -- params: none
 -- returns: what: opened or closed; null: neither
 -- locks: that incident
@@ -206,10 +206,10 @@ WITH general AS MATERIALIZED (
     LEFT JOIN (SELECT * FROM pgsched.alert_defaults LIMIT 1) d ON true
 ), dead AS MATERIALIZED (
     SELECT r.id, r.queue, r.task, r.error, r.finished_at FROM (
-        SELECT o.id, o.queue, o.task, o.kind, o.job_id, o.state, coalesce(o.error, o.reason) AS error, o.finished_at FROM pgsched.runs o
-        WHERE o.phase = 4 /* ended badly */ AND o.finished_at > (SELECT clock_timestamp() - dead_runs_within FROM general)
+        SELECT o.id, o.queue, o.task, o.state, coalesce(o.error, o.reason) AS error, o.finished_at FROM pgsched.runs o
+        WHERE o.phase = 4 /* ended badly */ AND o.job_id IS NULL AND o.finished_at > (SELECT clock_timestamp() - dead_runs_within FROM general)
         ORDER BY o.finished_at DESC LIMIT 10000) r
-    WHERE r.job_id IS NULL AND r.state = 'dead' AND (SELECT dead_runs FROM general) IS NOT NULL
+    WHERE r.state = 'dead' AND (SELECT dead_runs FROM general) IS NOT NULL
 ), grouped AS (
     SELECT format('%%s of %%s in queue %%s', count(*), left(task, 100), left(queue, 100)) AS words, count(*) AS n
     FROM dead GROUP BY queue, task ORDER BY count(*) DESC, queue, task LIMIT 5

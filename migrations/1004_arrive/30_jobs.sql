@@ -88,8 +88,11 @@ DECLARE
             pgsched.not_one_of('after_match', j.after_match, ARRAY['same', 'latest', 'since_last']) END,
         CASE WHEN j.pause_after_failures IS NOT NULL THEN
             pgsched.out_of_range('pause_after_failures', j.pause_after_failures, 1, 1000) END,
-        CASE WHEN j.ping_url IS NOT NULL THEN
-            replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END,
+        -- beside it the event and the id of a run stand in the URL, of at most 8192 characters
+        CASE WHEN length(j.ping_url) > 8000 THEN
+                 format('ping_url: %s characters, at most 8000 are allowed', length(j.ping_url))
+             WHEN j.ping_url IS NOT NULL THEN
+                 replace(split_part(pgsched.http_url_error(j.ping_url), ';', 1), 'task:', 'ping_url:') END,
         CASE WHEN j.alert_to IS NOT NULL THEN pgsched.bad_targets('alert_to', j.alert_to) END
     );
 BEGIN

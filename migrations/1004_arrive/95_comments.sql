@@ -20,7 +20,7 @@ COMMENT ON COLUMN pgsched.jobs.on_excluded IS 'What becomes of a slot at an excl
 COMMENT ON COLUMN pgsched.jobs.after_match IS 'Which runs of after_jobs a slot waits for: same (slot), latest or since_last.';
 COMMENT ON COLUMN pgsched.jobs.pause_after_failures IS 'The job pauses itself when so many of its runs in a row ended dead.';
 COMMENT ON COLUMN pgsched.jobs.finish_by IS 'An alert is open while a slot has not succeeded by this long after its time.';
-COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, success and failure.';
+COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL to which each start, success and failure is sent.';
 COMMENT ON COLUMN pgsched.runs.interval_start IS 'The slot before this one: where the interval of this slot begins. NULL: not a slot.';
 COMMENT ON COLUMN pgsched.runs.slot_zone IS 'The time zone of its job when the run was made. NULL: UTC, or not a slot.';
 COMMENT ON COLUMN pgsched.runs.nominal_at IS 'Where the schedule has the slot, if a calendar has shifted it.';

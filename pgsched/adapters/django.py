@@ -53,10 +53,12 @@ def connection_of_alias(alias: str) -> Any:
 def open_driver_connection(django: Any) -> Any:
     """Return the driver's connection of a Django connection; open one if needed, as Django does before each cursor.
 
-    Raises InputError for a database other than PostgreSQL.
+    Raises InputError for a database other than PostgreSQL, and what Django's own cursors raise in a transaction that
+    Django will roll back (TransactionManagementError): the driver knows nothing of that.
     """
     if django.vendor != "postgresql":
         raise InputError(f"connection: it is of {django.vendor}, and runs are in PostgreSQL", "connection")
+    django.validate_no_broken_transaction()
     django.close_if_health_check_failed()
     django.ensure_connection()
     return django.connection
@@ -77,7 +79,11 @@ def noting_failures(django: Any) -> Iterator[None]:
 
 @contextmanager
 def atomic_block(django: Any) -> Iterator[None]:
-    """Open Django's own transaction for the block. Raises InputError where one is open already."""
+    """Open Django's own transaction for the block.
+
+    Raises InputError where one is open already, and TransactionManagementError where Django would roll it back at its
+    end without a word: after `set_rollback`, and after an error that was caught inside of it.
+    """
     from django.db import transaction
 
     if not django.get_autocommit():
@@ -88,3 +94,7 @@ def atomic_block(django: Any) -> Iterator[None]:
         )
     with transaction.atomic(using=django.alias):
         yield
+        if django.needs_rollback:
+            raise transaction.TransactionManagementError(
+                "transaction: Django rolls it back, because of set_rollback or of an error that was caught inside of it"
+            ) from django.rollback_exc

@@ -173,7 +173,7 @@ def zero_or(check: Check) -> Check:
 
 def url(name: str, value: Any) -> str:
     """Check for a text that begins as a URL of http; the database checks the rest."""
-    found: str = text(8192)(name, value)
+    found: str = text(8000)(name, value)
     if not found.lower().startswith(("http://", "https://")):
         raise InputError(f"{name}: a URL must begin with http:// or https://", name)
     return found

@@ -152,14 +152,27 @@ def print_version(version: bool = typer.Option(False, "--version", help="Print t
 
 def main() -> None:
     """Run the `pgsched` program and exit with its code."""
+    hide_secrets()
+    sys.exit(run_as_program(sys.argv[1:]))
+
+
+def hide_secrets(dsn_variable: str = "PGSCHED_DSN") -> None:
+    """Take secrets off the command line of this process. `dsn_variable`: where the value of `--dsn` goes."""
     if any(arg.startswith(MAY_HOLD_SECRETS) for arg in sys.argv):
         from pgsched.cli.password_hiding import hide_passwords
 
-        hide_passwords()
-    for stream in (sys.stdout, sys.stderr):  # a job's name may hold letters that the terminal's encoding lacks
+        hide_passwords(dsn_variable)
+
+
+def run_as_program(args: list[str]) -> int:
+    """Run one command line as all that this process does, and return its exit code: the output is written, or given up.
+
+    A name may hold letters that the terminal's encoding lacks, and a reader may close the pipe.
+    """
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    code = run(sys.argv[1:])
+    code = run(args)
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -168,7 +181,7 @@ def main() -> None:
     except OSError as error:
         silence_stdout()
         code = print_error(f"the output cannot be written: {error.strerror}", 1, "output")
-    sys.exit(code)
+    return code
 
 
 def run(args: list[str]) -> int:

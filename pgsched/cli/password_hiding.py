@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from pgsched.cli import MAY_HOLD_SECRETS
-from pgsched.config import APPRISE, SQL_DSN, SQL_LOGIN
+from pgsched.config import APPRISE, SINK_NAME, SQL_DSN, SQL_DSN_NAME, SQL_LOGIN
 from pgsched.log import redact
 
 CONNECTION_OPTIONS = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}  # moved only if the value has a password
@@ -25,10 +25,13 @@ SECRET_OPTIONS = {
 NAMED_CONNECTION_OPTIONS = ("--sql-dsn",)
 
 
-def hide_passwords() -> None:
-    """Replace this process by one without secrets on its command line; return if there is no secret."""
+def hide_passwords(dsn_variable: str = "PGSCHED_DSN") -> None:
+    """Replace this process by one without secrets on its command line; return if there is no secret.
+
+    `dsn_variable`: where the value of `--dsn` goes.
+    """
     given = sys.argv[1:]
-    found = move_secrets(given, os.environ)
+    found = move_secrets(given, os.environ, dsn_variable)
     if found is None:
         return
     args, environ = found
@@ -36,11 +39,13 @@ def hide_passwords() -> None:
     os.execve(sys.executable, [sys.executable, *before[1:], *args], environ)
 
 
-def move_secrets(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]] | None:
+def move_secrets(
+    args: Sequence[str], environ: Mapping[str, str], dsn_variable: str = "PGSCHED_DSN"
+) -> tuple[list[str], dict[str, str]] | None:
     """Return the arguments without secrets and the environment with them, or None if there are no secrets.
 
-    The name of a named connection string (--sql-dsn NAME=DSN) stays an argument. Several webhooks become one variable,
-    separated by spaces.
+    What has a name (--sql-dsn NAME=DSN, --alert-apprise NAME=URL) keeps it as its argument. Several webhooks become one
+    variable, separated by spaces; its name stays as the argument, which says that they were given here.
     """
     kept: list[str] = []
     moved: dict[str, str] = {}
@@ -53,18 +58,22 @@ def move_secrets(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[
         if flag not in MAY_HOLD_SECRETS or not (equals or (value := next(remaining, ""))):
             kept.append(arg)
             continue
-        if flag in SECRET_OPTIONS and value.strip() and " " not in value:
-            before = moved.get(SECRET_OPTIONS[flag])
-            moved[SECRET_OPTIONS[flag]] = f"{before} {value}" if before and flag == "--alert-webhook" else value
+        if flag in SECRET_OPTIONS and value.strip() and " " not in value and value != SECRET_OPTIONS[flag]:
+            variable = SECRET_OPTIONS[flag]
+            before = moved.get(variable)
+            if flag == "--alert-webhook" and not before:
+                kept += [flag, variable]
+            moved[variable] = f"{before} {value}" if before and flag == "--alert-webhook" else value
             continue
-        if flag == "--alert-apprise" and (variable := variable_of_sink(value)) is not None:
-            moved[variable] = value.partition("=")[2]
+        if flag == "--alert-apprise" and (sink := variable_of_sink(value)) is not None:
+            label, _, moved[sink] = value.partition("=")
+            kept += [flag, label]
             continue
         name = variable_of_option(flag, value)
         if redact(value) == value or name is None:
             kept += [arg] if equals else [arg, value]
         elif flag in CONNECTION_OPTIONS:
-            moved[name] = value
+            moved[dsn_variable if flag == "--dsn" else name] = value
         else:
             label, _, moved[name] = value.partition("=")
             kept += [flag, label]
@@ -76,10 +85,10 @@ def variable_of_option(flag: str, value: str) -> str | None:
     if flag not in NAMED_CONNECTION_OPTIONS:
         return CONNECTION_OPTIONS.get(flag)
     name = value.partition("=")[0]
-    return SQL_DSN + name.upper() if name.replace("_", "").isalnum() and name == name.lower() else None
+    return SQL_DSN + name.upper() if SQL_DSN_NAME.fullmatch(name) else None
 
 
 def variable_of_sink(value: str) -> str | None:
     """Return the environment variable that stands for `--alert-apprise NAME=URL`; None if there is none."""
     name, sign, url = value.partition("=")
-    return APPRISE + name.upper() if sign and url and name.replace("_", "").isalnum() and name == name.lower() else None
+    return APPRISE + name.upper() if sign and url and SINK_NAME.fullmatch(name) else None

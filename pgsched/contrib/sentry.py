@@ -100,7 +100,7 @@ class SentryListener:
         self._full_at = 0.0
 
     def wants(self, claim: Claim) -> bool:
-        """Check whether the claim is of interest: any run of a job."""
+        """Check whether the claim is of interest: any run of a job. Of others a worker tells no listener."""
         return claim.job_id is not None
 
     def begun(self, claim: Claim) -> None:
@@ -201,10 +201,12 @@ def slug_of(name: str) -> str:
 def monitor_of(job: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the configuration of a job's monitor, or None where Sentry has no schedule that is the same.
 
+    It has none for a job with a calendar or excluded dates, and none that ends: it would miss a run there.
+
     The margin of a check-in is `max_lateness`, its longest run `max_duration` (else `timeout`, else `finish_by`), and
     the failures until an issue `alert_after_failures`. Sentry counts all of them in whole minutes.
     """
-    if (schedule := schedule_of(job["schedule"] or "")) is None:
+    if job["is_bounded"] or (schedule := schedule_of(job["schedule"] or "")) is None:
         return None
     found: dict[str, Any] = {"schedule": schedule, "timezone": job["timezone"]}
     if job["max_lateness_s"] is not None:

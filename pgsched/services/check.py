@@ -16,6 +16,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from pgsched.config import (
+    APPRISE,
     ENVIRONMENT,
     SQL_DSN,
     allows_embedded,
@@ -37,6 +38,7 @@ from pgsched.log import FORMATS, LEVELS
 
 Level = Literal["ok", "warn", "fail"]
 OLDEST_SERVER = 14
+OF_ANY_NAME = (SQL_DSN, APPRISE, "PGSCHED_TEST_")  # variables whose names end as their users like
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def settings(env: Mapping[str, str]) -> Iterator[Finding]:
         except InputError as error:
             yield fail(name, error)
     for name in sorted(env):
-        if name.startswith("PGSCHED_") and name not in ENVIRONMENT and not name.startswith((SQL_DSN, "PGSCHED_TEST_")):
+        if name.startswith("PGSCHED_") and name not in ENVIRONMENT and not name.startswith(OF_ANY_NAME):
             yield warn(name, f"is not a variable that pgsched reads; those are {', '.join(ENVIRONMENT)}")
 
 

@@ -17,6 +17,12 @@ DEFAULTS = (
     "alert_after_failures", "max_lateness", "max_duration", "expect_every", "finish_by", "alert_to", "dead_runs",
     "dead_runs_within",
 )  # fmt: skip
+FAILURES = "Alert when so many runs in a row end dead."
+LATENESS = "Alert when a slot starts later than this."
+DURATION = "Alert when an attempt takes longer."
+SILENCE = "Alert when no run has succeeded for so long."
+UNFINISHED = "Alert when a slot has not succeeded so long after its time."
+SINKS = "Send alerts to these named sinks: names, with commas; {}: to none of them. Default: all."
 
 
 def register(app: typer.Typer) -> None:
@@ -80,13 +86,14 @@ def describe_alert(one: dict[str, Any]) -> str:
 
 
 def test(
+    context: typer.Context,
     alert_webhook: Webhook = None,
     alert_command: Command = None,
     alert_apprise: Apprise = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Send a test alert and its end through the sinks: those named here, from here; else those of the leader.
+    """Send a test alert and its end to the sinks given here, and to no others; without any, to those of the leader.
 
     \b
     Example:
@@ -94,8 +101,14 @@ def test(
     """
     from pgsched.services.alerts import send_test_alert
 
+    settings = alert_settings(
+        alert_webhook if is_on_command_line(context, "alert_webhook") else None,
+        alert_command if is_on_command_line(context, "alert_command") else None,
+        alert_apprise if is_on_command_line(context, "alert_apprise") else None,
+        alone=True,
+    )
     with session(dsn) as conn:
-        deliveries = send_test_alert(conn, alert_settings(alert_webhook, alert_command, alert_apprise))
+        deliveries = send_test_alert(conn, settings)
     if json:
         print_json({"told": deliveries})
     else:
@@ -108,23 +121,29 @@ def test(
         raise typer.Exit(1)
 
 
+def is_on_command_line(context: typer.Context, name: str) -> bool:
+    """Check whether an option stands on the command line, and not only in the environment or a settings file."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def defaults(
-    alert_after_failures: Annotated[str | None, typer.Option(metavar="N", help="As of a job.")] = None,
-    max_lateness: Annotated[str | None, typer.Option(metavar="INTERVAL", help="As of a job.")] = None,
-    max_duration: Annotated[str | None, typer.Option(metavar="INTERVAL", help="As of a job.")] = None,
-    expect_every: Annotated[str | None, typer.Option(metavar="INTERVAL", help="As of a job.")] = None,
-    finish_by: Annotated[str | None, typer.Option(metavar="INTERVAL", help="As of a job.")] = None,
-    alert_to: Annotated[str | None, typer.Option(metavar="NAMES", help="As of a job: names, with commas.")] = None,
+    alert_after_failures: Annotated[str | None, typer.Option(metavar="N", help=FAILURES)] = None,
+    max_lateness: Annotated[str | None, typer.Option(metavar="LENGTH", help=LATENESS)] = None,
+    max_duration: Annotated[str | None, typer.Option(metavar="LENGTH", help=DURATION)] = None,
+    expect_every: Annotated[str | None, typer.Option(metavar="LENGTH", help=SILENCE)] = None,
+    finish_by: Annotated[str | None, typer.Option(metavar="LENGTH", help=UNFINISHED)] = None,
+    alert_to: Annotated[str | None, typer.Option(metavar="NAMES", help=SINKS)] = None,
     dead_runs: Annotated[
         str | None, typer.Option(metavar="N", help="Alert while so many runs without a job ended dead.")
     ] = None,
     dead_runs_within: Annotated[
-        str | None, typer.Option(metavar="INTERVAL", help="Within this time. Default: 1 hour.")
+        str | None, typer.Option(metavar="LENGTH", help="Count the dead runs of this last time. Default: 1 hour.")
     ] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Show or set what is watched where a job does not say it itself. An empty value: nothing.
+    """Show or set what is watched where a job does not say it itself. An empty value takes one out.
 
     \b
     Example:
@@ -139,7 +158,7 @@ def defaults(
     values: dict[str, Any] = {name: text.strip() or None for name, text in found.items()}
     refuse_time_of_day("finish_by", finish_by)
     if names := values.get("alert_to"):
-        values["alert_to"] = [name.strip() for name in names.split(",")]
+        values["alert_to"] = [] if names == "{}" else [name.strip() for name in names.split(",")]
     with session(dsn) as conn:
         shown = services.change_defaults(conn, values) if values else services.defaults(conn)
     print_json(shown) if json else print_fields(shown)

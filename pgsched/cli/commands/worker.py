@@ -30,7 +30,7 @@ RELOAD = "Start anew when a .py or .toml file below the current folder changes: 
 MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
 MAX_MEMORY = "End when the process takes more than so many MB (exit code 10); under --processes as above."
 LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the rest its end; 0 keeps none."
-SQL_DSN = "NAME=DSN: a database that SQL jobs may name (repeatable). In the environment: PGSCHED_SQL_DSN_NAME."
+SQL_DSN = "NAME=DSN: a database that SQL jobs may name (repeatable). In the environment: PGSCHED_SQL_DSN_<NAME>."
 SQL_LOGIN = (
     "Run SQL jobs' statements with this DSN: a member of their owners that has no role of pgsched."
     " In the environment: PGSCHED_SQL_LOGIN."
@@ -43,13 +43,17 @@ METRICS = "Serve metrics for Prometheus, and health: :9464, 127.0.0.1:9464 or [:
 HEALTH = "Serve only /healthz and /readyz at this address."
 WEBHOOK = "Send alerts to this URL, by POST (repeatable). Every machine that may lead needs it."
 COMMAND = "Run this program for each alert, with the alert as JSON on its standard input."
-APPRISE = "Send alerts to this URL of apprise, under a name that jobs use in alert_to (repeatable)."
-PINGS = "Tell the ping_url of jobs of their starts and ends."
+APPRISE = (
+    "Send alerts to this URL of apprise, under a name that jobs use in alert_to (repeatable)."
+    " In the environment: PGSCHED_ALERT_APPRISE_<NAME>."
+)
+PINGS = "Send the start and end of each run to its job's ping_url."
 OTEL = "Set up OpenTelemetry as its OTEL_* variables say, unless the app does."
 POLL = "Seconds between polls for work when no notification comes; up to twice that when idle."
 REAP = "Seconds between checks for expired claims."
 
-Webhook = Annotated[list[str] | None, typer.Option(help=WEBHOOK, metavar="URL", envvar="PGSCHED_ALERT_WEBHOOK")]
+WEBHOOK_VARIABLE = "PGSCHED_ALERT_WEBHOOK"
+Webhook = Annotated[list[str] | None, typer.Option(help=WEBHOOK, metavar="URL", envvar=WEBHOOK_VARIABLE)]
 Command = Annotated[str | None, typer.Option(help=COMMAND, metavar="CMD", envvar="PGSCHED_ALERT_COMMAND")]
 Apprise = Annotated[list[str] | None, typer.Option(help=APPRISE, metavar="NAME=URL")]
 
@@ -249,8 +253,14 @@ def leader(
         run_leader(Settings(address, shown, LeaderSettings(reap_every_s=reap_every), alerts))
 
 
-def alert_settings(webhooks: list[str] | None, command: str | None, named: list[str] | None = None) -> AlertSettings:
-    """Return where this process sends alerts.
+def alert_settings(
+    webhooks: list[str] | None, command: str | None, named: list[str] | None = None, *, alone: bool = False
+) -> AlertSettings:
+    """Return where this process sends alerts: to what was given, and to the sinks of the environment.
+
+    `alone`: only to what was given.
+
+    A webhook `PGSCHED_ALERT_WEBHOOK` stands for the value of that variable, where the command line has put it.
 
     A worker under a parent may get PGSCHED_ALERT_WEBHOOK only after its command line was read, so that variable is read
     here again.
@@ -259,8 +269,15 @@ def alert_settings(webhooks: list[str] | None, command: str | None, named: list[
     from pgsched.config import AlertSettings, find_named_sinks
     from pgsched.leader.alerting.sinks import configured_sinks
 
-    urls = webhooks or os.environ.get("PGSCHED_ALERT_WEBHOOK", "").split()
-    settings = AlertSettings(tuple(urls), (command,) if command else (), find_named_sinks(named or ()))
+    moved = os.environ.get(WEBHOOK_VARIABLE, "").split()
+    urls = [url for one in webhooks or () for url in (moved if one == WEBHOOK_VARIABLE else [one])]
+    sinks = find_named_sinks(named or ())
+    if alone:
+        given = {flag.partition("=")[0] for flag in named or ()}
+        sinks = {name: url for name, url in sinks.items() if name in given}
+    elif not urls:
+        urls = moved
+    settings = AlertSettings(tuple(urls), (command,) if command else (), sinks)
     configured_sinks(settings)
     return settings
 

@@ -21,6 +21,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.paginator import Paginator
 from django.db import connections
+from django.db.models import Q
 from django.utils.functional import cached_property
 
 from pgsched.contrib.django.choices import database_alias
@@ -64,9 +65,18 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         """Return False: pgsched prunes rows."""
         return False
 
+    def get_search_results(self, request: Any, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        """Return the rows of this search: the whole text, also one with spaces, and in the case that is written."""
+        text = search_term.strip()
+        return (queryset.filter(self.matches(text)) if text else queryset), False
+
+    def matches(self, text: str) -> Q:
+        """Return the condition of a search."""
+        raise NotImplementedError
+
     def change_each(self, request: Any, queryset: Any, verb: str, use_case: Callable[[Any, Any], object]) -> None:
         """Change rows one by one, each in a transaction; say how many were changed, and log them."""
-        rows = [*queryset[: MOST_CHANGED + 1]]
+        rows = [*queryset.only("id", "name")[: MOST_CHANGED + 1]]
         if len(rows) > MOST_CHANGED:
             text = f"more than {MOST_CHANGED:,} are selected: narrow them, or use `manage.py pgsched`"
             self.message_user(request, text, messages.ERROR)
@@ -98,9 +108,20 @@ class RunAdmin(ReadOnlyAdmin):
     list_select_related = ("job",)
     list_per_page = 50
     ordering = ("-id",)
-    search_fields = ("=id", "=task", "=queue", "job__name__exact")
+    search_fields = ("id",)  # see `matches`
     search_help_text = "The number of a run, or the whole name of a task, a queue or a job"
     actions = ("retry_runs", "cancel_runs")
+
+    def get_queryset(self, request: Any) -> Any:
+        """Return all runs, without the large columns, which the list does not show."""
+        return super().get_queryset(request).defer("args", "result", "progress")
+
+    def matches(self, text: str) -> Q:
+        """Return the condition of a search: a number is that of a run."""
+        if text.isascii() and text.isdigit() and len(text) < 20:
+            return Q(id=int(text))
+        jobs = [*Job.objects.filter(name=text).values_list("id", flat=True)]
+        return Q(task=text) | Q(queue=text) | Q(job_id__in=jobs)
 
     def has_retry_permission(self, request: Any) -> bool:
         """Check whether the user may retry runs."""
@@ -144,7 +165,7 @@ class RunAdmin(ReadOnlyAdmin):
             self.message_user(request, str(error), messages.ERROR)
             return
         changed = [row["id"] for row in done.rows if row["skipped"] is None]
-        self.log_rows(request, queryset.model.objects.filter(id__in=changed), verb.participle)
+        self.log_rows(request, queryset.model.objects.filter(id__in=changed).only("id", "task"), verb.participle)
         if done.count:
             self.message_user(request, f"{verb.participle}: {done.words}", messages.SUCCESS)
         for why, which in done.reasons[:MOST_REASONS]:
@@ -156,11 +177,16 @@ class RunAdmin(ReadOnlyAdmin):
 class JobAdmin(ReadOnlyAdmin):
     """Jobs by name."""
 
-    list_display = ("name", "task", "schedule", "timezone", "next_run_at", "paused", "arguments", "error")
-    list_filter = ("paused", "kind")
+    list_display = ("name", "task", "schedule", "timezone", "next_run_at", "mode", "paused", "arguments", "error")
+    list_filter = ("paused", "mode", "kind")
     ordering = ("name",)
-    search_fields = ("name__startswith", "=task")
+    search_fields = ("name",)  # see `matches`
+    search_help_text = "The beginning of a job's name, or the whole name of a task"
     actions = ("run_now", "pause_jobs", "resume_jobs")
+
+    def matches(self, text: str) -> Q:
+        """Return the condition of a search."""
+        return Q(name__startswith=text) | Q(task=text)
 
     def has_run_permission(self, request: Any) -> bool:
         """Check whether the user may run jobs."""

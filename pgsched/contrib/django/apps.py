@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.db import router
 from django.db.models.signals import post_migrate
 
-from pgsched.errors import NotPermitted, PgschedError, SchemaTooOld
+from pgsched.errors import InputError, NotPermitted, PgschedError, SchemaTooOld
 
 
 class PgschedConfig(AppConfig):
@@ -43,7 +43,10 @@ def migrate_schema(*, using: str, plan: Any = None, stdout: Any = None, verbosit
     """
     from pgsched.contrib.django.choices import own_backends
 
-    own = [one for one in own_backends() if one.choices.database == using]
+    try:
+        own = [one for one in own_backends() if one.choices.database == using]
+    except InputError as error:
+        raise CommandError(str(error)) from error
     is_test = hasattr(mail, "outbox")  # Django's test runner has set up its environment
     if not own or not router.allow_migrate(using, "pgsched"):
         return

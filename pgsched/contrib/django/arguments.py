@@ -16,11 +16,16 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from pgsched.app.run import Run
+from pgsched.app.signals import Discard
 from pgsched.errors import TaskError
 
 BY_POSITION = "*"
 NAMELESS = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
 TAKEN = ("connection",)  # names that `Task` of pgsched refuses for parameters
+
+
+class Misfit(Discard, TaskError):
+    """The arguments of a run do not fit the function. It is not tried again: the next attempt has the same ones."""
 
 
 def pack(task: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -45,16 +50,16 @@ def by_name(task: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[st
 
 
 def unpack(task: Any, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return a run's arguments by position, and those by name. Raises TaskError where they do not fit the function."""
+    """Return a run's arguments by position, and those by name. Raises Misfit where they do not fit the function."""
     named = dict(given)
     args = named.pop(BY_POSITION, [])
     if not isinstance(args, list):
-        raise TaskError(f"task {task.module_path}: {BY_POSITION!r}: expected a list of arguments")
+        raise Misfit(f"task {task.module_path}: {BY_POSITION!r}: expected a list of arguments")
     before = (None,) if task.takes_context else ()
     try:
         inspect.signature(task.func).bind(*before, *args, **named)
     except TypeError as error:
-        raise TaskError(f"task {task.module_path}: {error}") from None
+        raise Misfit(f"task {task.module_path}: {error}") from None
     return args, named
 
 

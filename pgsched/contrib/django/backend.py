@@ -22,7 +22,7 @@ from pgsched.contrib.django.arguments import pack
 from pgsched.contrib.django.choices import own_backends, read_choices
 from pgsched.contrib.django.dsn import wrong_engine
 from pgsched.contrib.django.priorities import priority_of
-from pgsched.contrib.django.project_app import ProjectApp, find_app
+from pgsched.contrib.django.project_app import ProjectApp, attempts_of, find_app
 from pgsched.contrib.django.results import result_of
 from pgsched.contrib.django.tasks_api import (
     BaseTaskBackend,
@@ -38,6 +38,10 @@ from pgsched.errors import InputError, NotFound
 
 CONTRIB = "pgsched.contrib.django"
 LONGEST_NAME, LONGEST_QUEUE = 200, 100
+
+
+class WrongOptions(InvalidTaskBackend):
+    """A backend of pgsched has wrong OPTIONS."""
 
 
 class PgschedBackend(BaseTaskBackend):
@@ -56,7 +60,7 @@ class PgschedBackend(BaseTaskBackend):
         try:
             self.choices = read_choices(self.options)
         except InputError as error:
-            raise InvalidTaskBackend(f"TASKS[{alias!r}]['OPTIONS']: {error}") from None
+            raise WrongOptions(f"TASKS[{alias!r}]['OPTIONS']: {error}") from None
 
     @property
     def app(self) -> ProjectApp:
@@ -93,6 +97,7 @@ class PgschedBackend(BaseTaskBackend):
             connection=connection,
             queue=task.queue_name,
             priority=priority_of(task.priority),
+            **attempts_of(task),
             **({} if task.run_after is None else {"at": aware(task.run_after)}),
         )
         packed = pack(task, *given)

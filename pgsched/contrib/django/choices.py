@@ -56,16 +56,21 @@ def project_name() -> str:
 
 
 def own_backends() -> list[PgschedBackend]:
-    """Return the backends of pgsched that TASKS has. One that cannot be imported is left to Django's own checks."""
+    """Return the backends of pgsched that TASKS has. One that cannot be imported is left to Django's own checks.
+
+    Raises InputError for wrong OPTIONS.
+    """
     if not getattr(settings, "TASKS", None):  # a project may use pgsched without Django's Tasks
         return []
-    from pgsched.contrib.django.backend import PgschedBackend
+    from pgsched.contrib.django.backend import PgschedBackend, WrongOptions
     from pgsched.contrib.django.tasks_api import InvalidTaskBackend, task_backends
 
     found = []
     for alias in task_backends:
         try:
             backend = task_backends[alias]
+        except WrongOptions as error:
+            raise InputError(str(error), "TASKS") from None
         except InvalidTaskBackend:
             continue
         if isinstance(backend, PgschedBackend):
@@ -76,7 +81,7 @@ def own_backends() -> list[PgschedBackend]:
 def choose_backend(alias: str | None = None) -> PgschedBackend | None:
     """Return the backend of this alias; None: "default" if that is of pgsched, or else the only one; None without any.
 
-    Raises InputError where there is no such backend, and where several could be meant.
+    Raises InputError where there is no such backend, where several could be meant, and for wrong OPTIONS.
     """
     found = {one.alias: one for one in own_backends()}
     if alias is not None:
@@ -90,6 +95,10 @@ def choose_backend(alias: str | None = None) -> PgschedBackend | None:
 
 
 def database_alias() -> str:
-    """Return the alias of the database that has the runs. Raises InputError as `choose_backend`."""
-    backend = choose_backend()
-    return "default" if backend is None else backend.choices.database
+    """Return the alias of the database whose runs the models and the admin show.
+
+    It is that of the backend "default" if that is of pgsched, or else that of the first one that is. Raises InputError
+    for wrong OPTIONS.
+    """
+    found = {one.alias: one.choices.database for one in own_backends()}
+    return found.get("default") or next(iter(found.values()), "default")

@@ -1,15 +1,20 @@
-"""Close Django's dead database connections around each attempt.
+"""Close Django's database connections around each attempt, as Django does around each web request.
 
-Invariant: no handler gets a connection that a restart of the database has killed. Django closes such connections at the
-beginning and end of each web request. A worker has no requests, so this happens around each attempt instead.
+Invariant: no handler gets a connection that a restart of the database has killed, and none that another attempt closes
+while it is used. A plain handler has the connections of its thread: before and after it, those that are dead or too old
+are closed. An async one has a thread of its own for its database calls, whose connections are closed at its end.
+
+Source: `ThreadSensitiveContext` of asgiref (github.com/django/asgiref), which Django's ASGI handler has around each
+request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import ThreadSensitiveContext, async_to_sync, sync_to_async
 from django.db import close_old_connections, connections
 
 from pgsched.app.run import Run
@@ -33,8 +38,18 @@ class ThreadOfTest:
         return await sync_to_async(call)()
 
 
+@asynccontextmanager
+async def own_thread() -> AsyncIterator[None]:
+    """Give the block a thread of its own for its database calls; close the thread's connections at the end."""
+    async with ThreadSensitiveContext():
+        try:
+            yield
+        finally:
+            await sync_to_async(connections.close_all)()
+
+
 def close_connections(app: App) -> None:
-    """Close dead connections before and after each attempt of this app, and all connections when the worker ends.
+    """Close dead connections before and after each attempt of a plain handler, and all connections after an async one.
 
     In the test kit handlers use the connections of the test's thread, so that they see the rows of its transaction.
     None of these is closed.
@@ -53,17 +68,12 @@ def close_connections(app: App) -> None:
             close_old_connections()
 
     async def around_async(run: Run, call_next: Callable[[], Any]) -> Any:
-        """Close dead connections in the thread that asgiref keeps for database calls of async handlers."""
+        """Give an async handler a thread of its own for its database calls."""
         if app.database.records:
             return await call_next()
-        close = sync_to_async(close_old_connections)
-        await close()
-        try:
+        async with own_thread():
             return await call_next()
-        finally:
-            await close()
 
     app.hooks.in_tests = ThreadOfTest()
     app.middleware(around_plain)
     app.middleware(around_async)
-    app.on_shutdown(connections.close_all)

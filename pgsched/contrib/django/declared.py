@@ -9,16 +9,17 @@ The decorators stand above `@task`. With a backend of another product, as in tes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, Unpack
 
 from django.apps import apps
 from django.conf import settings
 from django.utils.module_loading import autodiscover_modules
 
-from pgsched.app.declarations import JobKeywords
+from pgsched.app.declarations import JobKeywords, integer
 from pgsched.client.application import App
 from pgsched.contrib.django.handlers import check_handler
+from pgsched.contrib.django.priorities import HIGHEST, LOWEST, priority_of
 from pgsched.contrib.django.tasks_api import Task
 from pgsched.errors import InputError
 
@@ -50,8 +51,13 @@ _jobs: list[DeclaredJob] = []
 
 
 def note_task(alias: str, task: Any) -> None:
-    """Note a task of a backend of pgsched. The first counts, unless the function was defined anew."""
+    """Note a task of a backend of pgsched. The first counts, unless the function was defined anew.
+
+    A time that `using` has set is left out: it is that of one call.
+    """
     key = alias, task.module_path
+    if task.run_after is not None:
+        task = replace(task, run_after=None)
     known = _tasks.get(key)
     if known is None or known.func is not task.func:
         _tasks[key] = task
@@ -122,10 +128,12 @@ def periodic(
     `name`: the job's name; by default the path of the function.
     `args`: a dict of arguments by name, or a list of arguments by position.
     `like`: the policies that a job of another product has; those that you write beside it win.
-    `policies`: columns of `jobs`, as `App.job` takes them.
+    `policies`: columns of `jobs`, as `App.job` takes them. `priority` is one of Django's, as in `@task`.
 
     Raises InputError (ScheduleError for the schedule) or TaskError for a wrong declaration.
     """
+    if (priority := policies.get("priority")) is not None:
+        policies["priority"] = priority_of(integer(LOWEST, HIGHEST)("priority", priority))
     keywords = {"schedule": schedule, "timezone": timezone or settings.TIME_ZONE, "name": name, "args": args,
                 "like": like, **policies}  # fmt: skip
     App("check").job(**keywords)  # refuses a wrong schedule or policy where it stands

@@ -1,6 +1,7 @@
 """Run Django's tasks in a worker: connections, the context, the result, and the signals of Django.
 
-Invariant: dead connections of the database are closed around each attempt, as Django closes them around each request.
+Invariant: connections of the database are closed around each attempt, as Django closes them around each request
+(connections.py).
 
 A signal that fails is logged by Django and changes nothing. `task_finished` is sent when the run has ended in the
 worker: not after an attempt that is to be repeated.
@@ -15,6 +16,7 @@ import asyncio
 import inspect
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ from django.utils import timezone
 from pgsched.app.run import Run
 from pgsched.app.signals import Discard, Snooze, effective_error
 from pgsched.contrib.django.arguments import by_name, give_signature, unpack
+from pgsched.contrib.django.connections import own_thread
 from pgsched.contrib.django.results import result_of
 from pgsched.contrib.django.tasks_api import (
     TaskContext,
@@ -133,16 +136,9 @@ def make_handler(app: Any, task: Any) -> Callable[..., Any]:
                 close_old_connections()
 
     async def handler_async(run: Run, /, *args: Any, **kwargs: Any) -> Any:
-        close = sync_to_async(close_old_connections)
-        with_connections = not app.database.records
-        if with_connections:
-            await close()
-        try:
+        async with nullcontext() if app.database.records else own_thread():
             attempt = await sync_to_async(Attempt)(app, task, run, by_name(task, args, kwargs))
             return await run_async(attempt, task)
-        finally:
-            if with_connections:
-                await close()
 
     found: Callable[..., Any] = handler_async if inspect.iscoroutinefunction(task.func) else handler
     give_signature(found, task)

@@ -68,7 +68,7 @@ class PgschedModel(models.Model):
         """Raise ReadOnly."""
         raise ReadOnly(ReadOnly.__doc__)
 
-    delete = save
+    delete = _save_table = save  # `loaddata` comes to the last one
 
 
 class Job(PgschedModel):
@@ -103,6 +103,7 @@ class Job(PgschedModel):
         """Permissions beside that to view."""
 
         managed = False
+        base_manager_name = "objects"  # that of related rows, too
         db_table = '"pgsched"."jobs"'
         default_permissions = ("view",)
         permissions = (
@@ -147,6 +148,7 @@ class Run(PgschedModel):
         """Permissions beside that to view."""
 
         managed = False
+        base_manager_name = "objects"  # that of related rows, too
         db_table = '"pgsched"."runs"'
         default_permissions = ("view",)
         permissions = (

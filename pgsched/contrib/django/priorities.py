@@ -11,6 +11,7 @@ Source: `Task.priority` in docs.djangoproject.com/en/stable/ref/tasks/.
 
 from __future__ import annotations
 
+LOWEST, HIGHEST = -100, 100
 MIDDLE = 5
 UPWARDS, DOWNWARDS = 20, 25  # values of Django in each class above and below 0
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from django.db import connections
-
 from pgsched.app.task import Task
 from pgsched.client.application import App
 from pgsched.contrib.django import declared
@@ -34,7 +32,6 @@ class ProjectApp(App):
         self._jobs_declared: set[int] = set()
         self.hooks.in_tests = ThreadOfTest()
         self.on_error(lambda run, error: note_stopped(self, run, error))
-        self.on_shutdown(connections.close_all)
 
     @property
     def dsn(self) -> str | None:
@@ -61,7 +58,7 @@ class ProjectApp(App):
                     self._register_task(alias, task.module_path)
                 for job in declared.jobs_of(alias):
                     if id(job) not in self._jobs_declared:
-                        self.job(**job.keywords)(self.tasks[job.task.module_path])
+                        self.job(**{**attempts_of(job.task), **job.keywords})(self.tasks[job.task.module_path])
                         self._jobs_declared.add(id(job))
 
     def backend_aliases(self) -> list[str]:
@@ -77,10 +74,19 @@ class ProjectApp(App):
         if path in self.tasks:
             return
         task = declared.known_task(alias, path)
-        options = {"max_attempts": task.get_backend().choices.max_attempts, **declared.options_of(path)}
+        options = {**attempts_of(task), **declared.options_of(path)}
         self.task(name=path, queue=task.queue_name, priority=priority_of(task.priority), **options)(
             make_handler(self, task)
         )
+
+
+def attempts_of(task: Any) -> dict[str, Any]:
+    """Return MAX_ATTEMPTS of a task's backend as an option; nothing where `@task_options` says it.
+
+    Several backends may share an App, and each has its own.
+    """
+    has_its_own = "max_attempts" in declared.options_of(task.module_path)
+    return {} if has_its_own else {"max_attempts": task.get_backend().choices.max_attempts}
 
 
 def find_app(database: str, name: str) -> ProjectApp:

@@ -9,6 +9,7 @@ Source: `TaskResult`, `TaskError` and `TaskResultStatus` in docs.djangoproject.c
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -111,21 +112,35 @@ def errors_of(info: RunInfo) -> Iterator[Any]:
 def class_path(error: str, traceback: str | None) -> str:
     """Return the path of the class of an exception, from its line (`Name: message`) and its traceback.
 
-    Only a line of the traceback that has the whole message counts: a line within a message of several lines, which may
-    be somebody else's text, names no class.
+    Texts in the traceback may be somebody else's, and they name no class: a line of a message of several lines, and the
+    message of an exception that was the cause. So the line has to begin with the whole error. Where several lines do,
+    and name different classes, the one that begins the end of the traceback counts, if its class is loaded already.
     """
     name = error.partition(":")[0]
     if not traceback or not re.fullmatch(r"\w+", name):
         return OTHERWISE
-    meant = error[: LONGEST_LINE - 3] if len(error) == LONGEST_LINE else error
-    lines = traceback.splitlines()
-    for number, line in enumerate(lines):
-        if (found := re.match(rf"((?:[\w<>]+\.)*){name}(?=:|$)", line)) is None:
-            continue
-        whole = " ".join(" ".join(lines[number:]).split())
-        if whole[len(found[1]) :].startswith(meant):
-            return f"{found[1] or 'builtins.'}{name}"
-    return OTHERWISE
+    is_cut = len(error) == LONGEST_LINE
+    meant = error[: LONGEST_LINE - 3] if is_cut else error
+    whole = " ".join(traceback.split())
+    fitting, last, at = set(), OTHERWISE, 0
+    for line in traceback.splitlines():
+        found = re.match(rf"((?:[\w<>]+\.)*){name}(?=:|$)", line)
+        if found is not None and whole.startswith(meant, at + len(found[1])):
+            path = f"{found[1] or 'builtins.'}{name}"
+            fitting.add(path)
+            if not is_cut and len(whole) == at + len(found[1]) + len(meant):
+                last = path
+        at += len(shown) + 1 if (shown := " ".join(line.split())) else 0
+    if len(fitting) == 1:
+        return fitting.pop()
+    return last if is_loaded_exception(last) else OTHERWISE
+
+
+def is_loaded_exception(path: str) -> bool:
+    """Check whether a path is that of an exception of a module that is imported already. Imports nothing."""
+    module, _, name = path.rpartition(".")
+    found = getattr(sys.modules.get(module), name, None)
+    return isinstance(found, type) and issubclass(found, BaseException)
 
 
 def in_project_zone(at: datetime | None) -> datetime | None:

@@ -218,6 +218,7 @@ runs = Table(
     ),
     partial("runs_backfill", "backfill_id", "phase", where="backfill_id IS NOT NULL"),
     partial("runs_attention", "finished_at", where="phase = 4"),
+    partial("runs_dead_alone", "finished_at", where="phase = 4 AND job_id IS NULL"),
     partial("runs_ended_parents", "id", where="phase >= 3 AND has_children"),
 )
 

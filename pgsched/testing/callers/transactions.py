@@ -64,6 +64,7 @@ class Transactions:
         if (found := find_django(given)) is not None:
             from pgsched.testing.callers import django
 
+            found.validate_no_broken_transaction()  # as outside of tests: see `open_driver_connection`
             self._atomics = self._atomics or django.Atomics(self._report)
             return self._atomics.follow(django.own_connection(found))
         if is_from_package(given, "sqlalchemy"):

@@ -4,7 +4,11 @@ The protocol is that of https://healthchecks.io/docs/http_api/: POST to the URL 
 `/fail` behind its path are the others; `rid` names the run, and the body is kept with the event.
 
 Invariant: a ping goes only where an HTTP run of this worker might go (execute/http), and delays neither a claim nor a
-settlement. What cannot be sent within a few seconds is dropped, and the log says so, without the URL: it is a secret.
+settlement. What has waited for LATEST_S is dropped: the service takes the time of its arrival. The log says so, without
+the URL, which is a secret.
+
+Jobs do not hold up each other: the pings of one job follow each other, so few of them wait, and only some of the
+requests may be to one host at a time.
 """
 
 from __future__ import annotations
@@ -12,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid5
+from weakref import WeakValueDictionary
 
 from pgsched import log
 from pgsched.app.signals import format_error
@@ -30,8 +36,11 @@ if TYPE_CHECKING:
 
 logger = log.get("pings")
 RUNS = UUID("0e0e4a1e-2f0f-4bc5-8a62-6a2d5c7a3b10")  # the namespace of the ids of runs
-LANES = 4  # requests at a time; the pings of one job follow each other
+AT_ONCE = 32  # requests at a time
+OF_A_HOST = 8  # of them
 MOST_WAITING = 1000
+OF_A_JOB = 20  # of them
+LATEST_S = 30.0  # a ping that has waited for longer is not sent
 ANSWER_S = 5.0  # of one request
 PAUSES_S = (1.0, 4.0)  # before the second and the third try
 CLOSE_S = 2.0
@@ -41,12 +50,29 @@ STATES = {"succeeded": "", "dead": "/fail"}
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """One ping. `url`: with the event in its path. `lane`: pings with the same lane follow each other."""
+    """One ping. `url`: with the event in its path. `until`: when it is too late to send it, in monotonic seconds."""
 
     url: str
     body: bytes
     run_id: int
-    lane: int
+    job_id: int
+    until: float
+
+
+class Turns:
+    """Who may send: AT_ONCE at a time, of them OF_A_HOST to one host, in the order in which they ask."""
+
+    def __init__(self) -> None:
+        self._all = asyncio.Semaphore(AT_ONCE)
+        self._of_host: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def wait(self, host: str) -> AsyncIterator[None]:
+        """Wait for a turn, which lasts as long as the block."""
+        if (of_host := self._of_host.get(host)) is None:
+            of_host = self._of_host[host] = asyncio.Semaphore(OF_A_HOST)
+        async with of_host, self._all:
+            yield
 
 
 class Pings:
@@ -63,7 +89,10 @@ class Pings:
         self._waiting = 0
         self._idle = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lanes: list[asyncio.Queue[Ping]] = []
+        self._of_job: dict[int, deque[Ping]] = {}  # what waits; a job with an entry has a task that sends it
+        self._client: Client | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self._turns = Turns()
         self._dropped = 0
         self._told_at = 0.0
 
@@ -85,7 +114,8 @@ class Pings:
         if ping is None:
             return
         with self._lock:
-            if self._waiting >= MOST_WAITING:
+            waiting = self._of_job.get(ping.job_id, ())
+            if self._waiting >= MOST_WAITING or len(waiting) >= OF_A_JOB:
                 self._dropped += 1
                 full = time.monotonic() - self._told_at > 60.0
                 self._told_at = time.monotonic() if full else self._told_at
@@ -94,9 +124,14 @@ class Pings:
                 full = False
                 self._waiting += 1
                 self._idle.clear()
-                self._start().call_soon_threadsafe(self._lanes[ping.lane % LANES].put_nowait, ping)
+                loop = self._start()
+                if waiting:
+                    self._of_job[ping.job_id].append(ping)
+                else:
+                    self._of_job[ping.job_id] = deque([ping])
+                    loop.call_soon_threadsafe(self._begin_job, ping.job_id)
         if full:
-            logger.warning("pings are dropped: too many wait", waiting=MOST_WAITING, dropped=dropped)
+            logger.warning("pings are dropped: too many wait", job=ping.job_id, host=host_of(ping.url), dropped=dropped)
 
     def close(self) -> None:
         """Wait until all is sent, for at most CLOSE_S, and end the thread."""
@@ -113,35 +148,53 @@ class Pings:
         """Return the thread's event loop; start the thread at the first call."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._lanes = [asyncio.Queue() for _ in range(LANES)]
+            self._of_job, self._turns = {}, Turns()
             threading.Thread(target=self._serve, args=(self._loop,), name="pgsched-pings", daemon=True).start()
         return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        client = make_client(self._allow, self._resolve)
-        lanes = [loop.create_task(self._serve_lane(client, lane)) for lane in self._lanes]
+        client = self._client = make_client(self._allow, self._resolve)
         try:
             loop.run_forever()
         finally:
-            for lane in lanes:
-                lane.cancel()
-            loop.run_until_complete(asyncio.gather(*lanes, return_exceptions=True))
+            sending = asyncio.all_tasks(loop)
+            for one in sending:
+                one.cancel()
+            loop.run_until_complete(asyncio.gather(*sending, return_exceptions=True))
             if client is not None:
                 loop.run_until_complete(client.close())
             loop.close()
 
-    async def _serve_lane(self, client: Client | None, lane: asyncio.Queue[Ping]) -> None:
-        while True:
-            ping = await lane.get()
+    def _begin_job(self, job_id: int) -> None:
+        """Start the task that sends what waits of a job. Called on the thread's event loop."""
+        sending = asyncio.get_running_loop().create_task(self._serve_job(job_id, self._of_job))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+
+    async def _serve_job(self, job_id: int, of_job: dict[int, deque[Ping]]) -> None:
+        """Send what waits of a job, in its order, until nothing does."""
+        waiting = of_job[job_id]
+        while waiting:
             try:
-                if client is not None:
-                    await send(client, ping)
+                if self._client is not None:
+                    await self._send_in_turn(self._client, waiting[0])
             finally:
                 with self._lock:
+                    waiting.popleft()
+                    if not waiting:
+                        del of_job[job_id]
                     self._waiting -= 1
                     if not self._waiting:
                         self._idle.set()
+
+    async def _send_in_turn(self, client: Client, ping: Ping) -> None:
+        host = host_of(ping.url)
+        async with self._turns.wait(host):
+            if time.monotonic() > ping.until:
+                logger.warning("a ping was dropped", host=host, run=ping.run_id, error="others took too long before it")
+                return
+            await send(client, ping)
 
 
 def make_client(allow: AllowList, resolve: Resolve) -> Client | None:
@@ -151,12 +204,12 @@ def make_client(allow: AllowList, resolve: Resolve) -> Client | None:
     except ImportError:
         logger.error("pings are not sent: they need the package httpx: pip install 'pgsched[http]'")
         return None
-    return Client(allow, resolve, LANES)
+    return Client(allow, resolve, AT_ONCE)
 
 
 async def send(client: Client, ping: Ping) -> None:
     """Send a ping, with a few tries. Raises nothing but a cancellation."""
-    problem = url_problem(ping.url)
+    problem = problem_of(ping.url)
     for pause_s in (*PAUSES_S, None):
         if problem is not None:
             break
@@ -181,6 +234,12 @@ async def send(client: Client, ping: Ping) -> None:
     logger.warning("a ping was dropped", host=host_of(ping.url), run=ping.run_id, error=log.redact(problem or "")[:200])
 
 
+def problem_of(url: str) -> str | None:
+    """Return why no ping may go to this URL; None if one may."""
+    problem = url_problem(url)  # in words about the task of an HTTP job
+    return problem and problem.removeprefix("task: ").partition(";")[0]
+
+
 def ask_of(ping: Ping) -> Ask:
     """Return the request of a ping."""
     headers = {"Content-Type": "text/plain; charset=utf-8", "X-Pgsched-Run-Id": str(ping.run_id)}
@@ -194,7 +253,7 @@ def ping_of(claim: Claim, event: str, body: bytes) -> Ping | None:
         url = event_url(str(options["ping_url"]), event, run_uuid(claim))
     except (KeyError, ValueError):
         return None
-    return Ping(url, body, claim.id, claim.job_id or 0)
+    return Ping(url, body, claim.id, claim.job_id or 0, time.monotonic() + LATEST_S)
 
 
 def event_url(url: str, event: str, rid: UUID) -> str:

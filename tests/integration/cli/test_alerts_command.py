@@ -15,6 +15,7 @@ import pytest
 from pgsched.config import AlertSettings, LeaderSettings, Settings
 from pgsched.leader.alerting import incidents
 from pgsched.leader.election import Leader
+from pgsched.services import alerts as alert_services
 from pgsched.worker.alerts import alerting
 from tests.support.db.alerting import check, incident, slot
 from tests.support.waiting import wait_until
@@ -103,6 +104,23 @@ def test_a_test_alert_reports_the_result_of_each_delivery(pgsched: Call, hook: A
     assert (said.code, "Connection refused" in said.out) == (1, True)
 
 
+def test_a_test_alert_goes_to_what_the_command_line_says_and_to_nothing_else(
+    pgsched: Call, hook: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment of a shell has sinks as well: those of the leader."""
+    url, told = hook
+    asked: list[Any] = []
+    monkeypatch.setenv("PGSCHED_ALERT_COMMAND", "/bin/false")
+    monkeypatch.setenv("PGSCHED_ALERT_WEBHOOK", f"{url}/moved")
+    said = pgsched("alerts", "test", "--alert-webhook", f"{url}/given", "--json")
+    assert [one["sink"].split()[0] for one in said.json["told"]] == ["webhook", "webhook"]
+    pgsched("alerts", "test", "--alert-webhook", "PGSCHED_ALERT_WEBHOOK", "--json")
+    assert len(told) == 4, "the command line puts the URL into that variable"
+    monkeypatch.setattr(alert_services, "deliver_test_by_leader", lambda _: asked.append("leader") or [])
+    assert pgsched("alerts", "test").code == 1
+    assert (asked, len(told)) == (["leader"], 4)
+
+
 @pytest.mark.long
 def test_a_test_alert_goes_through_the_sinks_of_the_leader(
     pgsched: Call, dsn: str, hook: Any, monkeypatch: pytest.MonkeyPatch
@@ -147,6 +165,11 @@ def test_the_defaults_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -
     assert db.execute("SELECT finish_by, alert_to, dead_runs FROM pgsched.alert_defaults").fetchall() == [
         (None, None, 20)
     ]
+    pgsched("alerts", "defaults", "--dead-runs-within", "5 minutes", "--alert-to", "{}")
+    pgsched("alerts", "defaults", "--dead-runs-within", "")
+    assert db.execute("SELECT alert_to, dead_runs_within::text FROM pgsched.alert_defaults").fetchall() == [
+        ([], "01:00:00")
+    ]
     assert pgsched("alerts", "defaults").code == 0
 
 
@@ -154,7 +177,8 @@ def test_the_defaults_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -
     ("options", "said"),
     [
         (("--dead-runs", "0"), "dead_runs: 0 is out of range"),
-        (("--max-lateness", "soon"), "soon"),
+        (("--max-lateness", "soon", "--finish-by", "1 hour"), "max_lateness: invalid input syntax"),
+        (("--dead-runs", "x", "--alert-after-failures", "3"), "dead_runs: invalid input syntax"),
         (("--alert-to", "mailto://me@example.com"), "alert_to: "),
     ],
 )

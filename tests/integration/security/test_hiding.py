@@ -33,10 +33,14 @@ HOOK = "https://hooks.example/T0/hunter2"
         (["status", f"--dsn={DSN}"], ["status"], {"PGSCHED_DSN": DSN}),
         (["worker", "--sql-dsn", f"dwh={DSN}"], ["worker", "--sql-dsn", "dwh"], {"PGSCHED_SQL_DSN_DWH": DSN}),
         (["worker", "--sql-login", DSN], ["worker"], {"PGSCHED_SQL_LOGIN": DSN}),
-        (["worker", "--alert-webhook", HOOK, "--json"], ["worker", "--json"], {"PGSCHED_ALERT_WEBHOOK": HOOK}),
-        (["worker", "--alert-apprise", f"ops={HOOK}", "--alert-apprise=mail_2=mailto://me", "--json"],
-         ["worker", "--json"], {"PGSCHED_ALERT_APPRISE_OPS": HOOK, "PGSCHED_ALERT_APPRISE_MAIL_2": "mailto://me"}),
-        (["leader", f"--alert-webhook={HOOK}", "--alert-webhook", "http://h"], ["leader"],
+        (["worker", "--sql-dsn", f"my-dwh={DSN}"], ["worker", "--sql-dsn", "my-dwh"], {"PGSCHED_SQL_DSN_MY-DWH": DSN}),
+        (["worker", "--alert-webhook", HOOK, "--json"],
+         ["worker", "--alert-webhook", "PGSCHED_ALERT_WEBHOOK", "--json"], {"PGSCHED_ALERT_WEBHOOK": HOOK}),
+        (["worker", "--alert-apprise", f"ops={HOOK}", "--alert-apprise=team-2=mailto://me", "--json"],
+         ["worker", "--alert-apprise", "ops", "--alert-apprise", "team-2", "--json"],
+         {"PGSCHED_ALERT_APPRISE_OPS": HOOK, "PGSCHED_ALERT_APPRISE_TEAM-2": "mailto://me"}),
+        (["leader", f"--alert-webhook={HOOK}", "--alert-webhook", "http://h"],
+         ["leader", "--alert-webhook", "PGSCHED_ALERT_WEBHOOK"],
          {"PGSCHED_ALERT_WEBHOOK": f"{HOOK} http://h"}),
         (["web", "--password-hash", "scrypt$32768$8$1$a$b"], ["web"],
          {"PGSCHED_WEB_PASSWORD_HASH": "scrypt$32768$8$1$a$b"}),
@@ -51,7 +55,8 @@ def test_options_with_a_secret_move_to_the_environment(args: list[str], kept: li
 @pytest.mark.parametrize(
     "args",
     [[], ["status"], ["status", "--dsn"], ["status", "--dsn", "host=h user=u"], ["psql", "--", "--dsn", DSN],
-             ["worker", "--alert-webhook", "http://h/a b"], ["worker", "--alert-webhook"]],
+             ["worker", "--alert-webhook", "http://h/a b"], ["worker", "--alert-webhook"],
+             ["worker", "--alert-webhook", "PGSCHED_ALERT_WEBHOOK", "--alert-apprise", "ops", "--sql-dsn", "dwh"]],
 )  # fmt: skip
 def test_a_command_line_without_a_secret_stays_unchanged(args: list[str]) -> None:
     assert move_secrets(args, {}) is None

@@ -122,7 +122,7 @@ LEADER = {
     "alert_look": "jobs_watched* jobs_pausing*",
     "alert_check": "jobs_watched[]|jobs_pkey[] jobs_pkey[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey"
     " rollups_of_job",
-    "alert_dead_runs": "runs_attention[]",
+    "alert_dead_runs": "runs_dead_alone[]",
 }
 # Statements for which no run waits: a person, a page, a command or a start-up sends them. Each has its own name here:
 # a prefix would also excuse a hot statement whose name begins so.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import django
+from asgiref.sync import sync_to_async
 
 if django.VERSION >= (6, 0):
     from django.tasks import task
@@ -122,6 +125,15 @@ def pay(context: Any, order: int, how: str) -> str:
         answer.enqueue()
         if how == "fails":
             raise ValueError("declined")
+        if how == "set_rollback":
+            transaction.set_rollback(True)
+        if how == "caught":
+            with suppress(ValueError), transaction.atomic(savepoint=False):
+                raise ValueError("declined")
+        if how == "broken":
+            with suppress(ValueError), transaction.atomic(savepoint=False):
+                raise ValueError("declined")
+            answer.enqueue()
     return "what is returned after the transaction is not kept"
 
 
@@ -146,9 +158,31 @@ def count_users() -> int:
 
 @task
 async def count_users_async() -> int:
-    from asgiref.sync import sync_to_async
-
     return int(await sync_to_async(count_users.func)())
+
+
+begun, go_on = asyncio.Event(), asyncio.Event()  # of `session_twice`
+
+
+def session() -> int:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return int(cursor.fetchone()[0])
+
+
+@task
+async def session_async() -> int:
+    return await sync_to_async(session)()
+
+
+@task
+async def session_twice() -> list[int]:
+    first = await sync_to_async(session)()
+    begun.set()
+    await go_on.wait()
+    return [first, await sync_to_async(session)()]
 
 
 @task

@@ -156,6 +156,47 @@ def test_a_host_that_hangs_delays_neither_the_caller_nor_other_jobs(
     wait_until(lambda: any(seen.path.startswith("/x/fail") for seen in server.seen), what="the other job's ping")
 
 
+def test_jobs_that_hang_take_neither_the_place_nor_the_time_of_others(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three hundred pings to one host that never answers, of one job and of many; another host is told in time."""
+    caplog.set_level(logging.WARNING, "pgsched")
+    monkeypatch.setattr(pings, "ANSWER_S", 100.0)
+    monkeypatch.setattr(pings, "CLOSE_S", 0.1)
+    server.answers["/x/start"] = never
+    sender = Pings(["127.0.0.0/8"], lambda host, port: ["127.0.0.1"])
+    slow = server.url("/x", host="slow.example")
+    for number in range(300):
+        sender.begun(claim(slow, number, job=4))
+    assert (sender._waiting, sender._dropped) == (pings.OF_A_JOB, 280)
+    for number in range(300):
+        sender.begun(claim(slow, number, job=100 + number))
+    sender.ended(claim(server.url("/x"), job=8), FAILED, "dead")
+    wait_until(lambda: any(seen.path.startswith("/x/fail") for seen in server.seen), what="the other job's ping")
+    sender.close()
+    assert "pings are dropped: too many wait" in caplog.text
+
+
+def test_what_comes_too_late_is_not_sent(
+    server: Server, sender: Pings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "pgsched")
+    monkeypatch.setattr(pings, "LATEST_S", -1.0)
+    sender.begun(claim(server.url("/x")))
+    monkeypatch.setattr(pings, "LATEST_S", 60.0)
+    sender.ended(claim(server.url("/x")), FAILED, "dead")
+    assert paths(server, 1) == ["/x/fail"]
+    assert "others took too long before it" in caplog.text
+
+
+def test_the_log_says_what_is_wrong_with_a_url(sender: Pings, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "pgsched")
+    sender.begun(claim("http://user:x@127.0.0.1/x"))
+    wait_until(lambda: "a ping was dropped" in caplog.text, what="the line in the log")
+    assert "a URL must not contain a user name or password" in caplog.text
+    assert "args.headers" not in caplog.text and "task:" not in caplog.text
+
+
 def test_no_more_than_so_many_wait(server: Server, sender: Pings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pings, "MOST_WAITING", 3)
     server.answers["/x/start"] = never

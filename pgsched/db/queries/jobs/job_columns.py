@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import errors
@@ -23,7 +23,7 @@ from pgsched.errors import InputError, PgschedError
 from pgsched.log import redact
 
 # column -> the PostgreSQL type that its text is read as (a test compares these with the catalog)
-SETTABLE = {
+SETTABLE: Mapping[str, LiteralString] = {
     "name": "text", "description": "text", "kind": "text", "task": "text", "args": "jsonb", "queue": "text",
     "priority": "smallint", "tags": "text[]", "schedule": "text", "timezone": "text", "run_at": "timestamptz",
     "starts_at": "timestamptz", "ends_at": "timestamptz", "max_runs": "integer", "jitter": "interval",
@@ -94,9 +94,9 @@ def placeholder(column: str, value: Any) -> composing.Composable:
     return cast_to_column(column, column) if isinstance(value, str | Jsonb) else composing.Placeholder(column)
 
 
-def cast_to_column(parameter: str, column: str) -> composing.Composed:
-    """Return the SQL that casts a parameter to the column's type."""
-    return composing.SQL("{}::{}").format(composing.Placeholder(parameter), composing.SQL(SETTABLE[column]))
+def cast_to_column(parameter: str, column: str, types: Mapping[str, LiteralString] = SETTABLE) -> composing.Composed:
+    """Return the SQL that casts a parameter to the column's type. `types`: of the columns, as PostgreSQL names them."""
+    return composing.SQL("{}::{}").format(composing.Placeholder(parameter), composing.SQL(types[column]))
 
 
 def identifiers(columns: Iterable[str], *table: str) -> composing.Composed:
@@ -122,7 +122,12 @@ def write_job(conn: Connection[Any], statement: composing.SQL, values: dict[str,
         raise explain_refusal(conn, error, values) from error
 
 
-def explain_refusal(conn: Connection[Any], error: psycopg.Error, values: Mapping[str, Any]) -> PgschedError:
+def explain_refusal(
+    conn: Connection[Any],
+    error: psycopg.Error,
+    values: Mapping[str, Any],
+    types: Mapping[str, LiteralString] = SETTABLE,
+) -> PgschedError:
     """Turn a driver's error into ours, with the column's name where PostgreSQL leaves it out.
 
     PostgreSQL leaves it out where a value is none of the column's type, and a driver where it cannot send the value.
@@ -132,7 +137,7 @@ def explain_refusal(conn: Connection[Any], error: psycopg.Error, values: Mapping
         return InputError(f'name: there is a job named "{values.get("name")}" already', "name")
     if is_wrong_value(error):
         for column, value in values.items():
-            problem = type_problem(conn, column, value)
+            problem = type_problem(conn, column, value, types)
             if problem is not None:
                 return InputError(f"{column}: {problem}", column)
     try:
@@ -142,11 +147,13 @@ def explain_refusal(conn: Connection[Any], error: psycopg.Error, values: Mapping
         return refusal
 
 
-def type_problem(conn: Connection[Any], column: str, value: Any) -> str | None:
+def type_problem(
+    conn: Connection[Any], column: str, value: Any, types: Mapping[str, LiteralString] = SETTABLE
+) -> str | None:
     """Return what the database says of a value that it cannot read as the column's type; None if it can."""
     try:
         with conn.transaction():
-            conn.execute(composing.SQL("SELECT {}").format(cast_to_column("value", column)), {"value": value})
+            conn.execute(composing.SQL("SELECT {}").format(cast_to_column("value", column, types)), {"value": value})
     except psycopg.Error as error:
         if not is_wrong_value(error):
             raise

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
+import psycopg
 from psycopg import sql as composing
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import fetch, fetch_as, first_row, rows
+from pgsched.db.queries.jobs.job_columns import cast_to_column, explain_refusal
+from pgsched.db.rows import acting_for_user, fetch, fetch_as, first_row, rows
 from pgsched.db.statements import sql
 
 JOBS = 200  # checked by one statement
 LEASE_S = 60.0  # longer than a delivery may last
 LONGEST_PAUSE_S = 300.0  # between two tries of a delivery
 # column of alert_defaults -> the PostgreSQL type that its text is read as
-DEFAULTS = {
+DEFAULTS: Mapping[str, LiteralString] = {
     "alert_after_failures": "integer", "max_lateness": "interval", "max_duration": "interval",
     "expect_every": "interval", "finish_by": "interval", "alert_to": "text[]", "dead_runs": "integer",
     "dead_runs_within": "interval",
@@ -85,16 +87,21 @@ def show_defaults(conn: Connection[Any]) -> Row:
 def change_defaults(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
     """Change what is watched where a job does not say it itself (the columns in DEFAULTS); return all of it.
 
-    Raises InputError.
+    None: the column's own default, which is that nothing is watched. Raises InputError.
     """
     parts = [
-        composing.SQL("{} = {}::{}").format(
-            composing.Identifier(name), composing.Placeholder(name), composing.SQL(DEFAULTS[name])
+        composing.SQL("{} = {}").format(
+            composing.Identifier(name),
+            composing.DEFAULT if value is None else cast_to_column(name, name, DEFAULTS),
         )
-        for name in values
+        for name, value in values.items()
     ]
-    text = composing.SQL("UPDATE pgsched.alert_defaults SET {} RETURNING name").format(composing.SQL(", ").join(parts))
-    rows(conn, text, dict(values))
+    text = composing.SQL("UPDATE pgsched.alert_defaults SET {}").format(composing.SQL(", ").join(parts))
+    try:
+        with conn.transaction(), acting_for_user(conn):
+            conn.execute(text, dict(values))
+    except psycopg.Error as error:
+        raise explain_refusal(conn, error, values, DEFAULTS) from error
     return show_defaults(conn)
 
 

@@ -119,8 +119,8 @@ ALERT_FIELDS = (
     Field("expect_every", "a success, paused or not: 26 hours"),
     Field("finish_by", "a slot has succeeded so long after its time: 4 hours"),
     Field("pause_after_failures", "so many runs in a row: the job pauses itself"),
-    Field("alert_to", "names of sinks, with commas; empty: all of them"),
-    Field("ping_url", "is told of each start, success and failure"),
+    Field("alert_to", "names of sinks, with commas; {}: none of them; empty: all"),
+    Field("ping_url", "gets each start, success and failure, by POST"),
     Field("keep", "its ended runs: dead=90d, any=7d; empty: as its queue says, or everything else"),
 )
 GROUPS = {
@@ -277,7 +277,7 @@ def text_of_value(name: str, value: Any) -> str:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.15g} seconds"
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(map(str, value)) or ("{}" if name == "alert_to" else "")
     if isinstance(value, datetime):
         return value.isoformat()
     return "" if value is None else str(value)

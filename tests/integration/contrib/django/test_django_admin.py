@@ -11,11 +11,15 @@ import psycopg
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
-from django.test import Client
+from django.core import serializers
+from django.db import connection
+from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
 
 from pgsched.contrib.django import admin as django_admin
 from pgsched.contrib.django.models import Job, ReadOnly, Run
 from pgsched.services.runs import changes
+from tests.support.django_project.settings import BACKEND
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram, pytest.mark.usefixtures("migrated_dsn")]
 
@@ -86,7 +90,35 @@ def test_who_may_view_sees_runs_and_jobs_and_no_actions(db: Any, dead: int, job:
     assert "nightly" in page and "run_now" not in page and "pause_jobs" not in page
     for found, wanted in (("shop.charge", True), (str(dead), True), ("nobody", False), ("'", False)):
         assert ("ValueError" in browser.get(RUNS, {"q": found}).content.decode()) is wanted
+    for found, wanted in (("night", True), ("shop.report", True), ("ly", False), ("9" * 19, False)):
+        assert ("@daily" in browser.get(JOBS, {"q": found}).content.decode()) is wanted
+        assert browser.get(RUNS, {"q": found * 300}).status_code == 200
     assert browser.get(RUNS, {"state__exact": "queued"}).status_code == 200
+
+
+def test_a_search_is_the_whole_text(db: Any, job: int) -> None:
+    """Names have spaces: nothing is split at them."""
+    db.execute("UPDATE pgsched.jobs SET name = 'nightly total'; SELECT pgsched.trigger('nightly total')")
+    browser = client("view_run", "view_job")
+    for where in (RUNS, JOBS):
+        for text, wanted in (("nightly total", True), (" nightly total ", True), ("total nightly", False)):
+            assert ("shop.report" in browser.get(where, {"q": text}).content.decode()) is wanted, (where, text)
+
+
+def test_the_list_of_runs_reads_no_arguments_and_results(db: Any, dead: int, job: int) -> None:
+    browser = client("view_run", "retry_run", "view_job", "pause_job")
+    with CaptureQueriesContext(connection) as made:
+        browser.get(RUNS)
+        act(browser, RUNS, "retry_runs", dead)
+    large = [one["sql"] for one in made if re.search(r'"runs"\."(args|result|progress)"', one["sql"])]
+    assert not large
+
+
+def test_without_a_backend_named_default_the_first_one_counts() -> None:
+    several = {name: {"BACKEND": BACKEND, "OPTIONS": {"APP": name, "DATABASE": database}}
+               for name, database in (("mail", "default"), ("files", "lite"))}  # fmt: skip
+    with override_settings(TASKS=several):
+        assert Run.objects.count() == 0
 
 
 def test_who_may_not_view_sees_nothing(db: Any, dead: int) -> None:
@@ -187,15 +219,23 @@ def test_an_action_changes_so_many_rows_and_no_more(db: Any, dead: int, job: int
 
 def test_the_models_only_read(db: Any, dead: int, job: int) -> None:
     run = Run.objects.get(pk=dead)
+    dumped = serializers.serialize("json", [run])
     for write in (
         run.save, run.delete, Run().save, Run.objects.all().delete, Job.objects.get().delete,
         lambda: Run.objects.update(state="queued"), lambda: Run.objects.create(task="t"),
         lambda: Job.objects.bulk_create([Job()]), lambda: Job.objects.get_or_create(name="new"),
+        lambda: Job.objects.get().runs.add(run), lambda: load(dumped),
     ):  # fmt: skip
         with pytest.raises(ReadOnly, match="change runs and jobs"):
             write()
     assert (run.args, run.tags, run.state, str(run)) == ({"order": 7}, None, "dead", f"run {dead} of shop.charge")
     assert Run.objects.using("default").count() == Job.objects.count() == 1
+
+
+def load(text: str) -> None:
+    """Do what `manage.py loaddata` does."""
+    for one in serializers.deserialize("json", text):
+        one.save()
 
 
 def test_django_makes_no_migration_for_the_models() -> None:

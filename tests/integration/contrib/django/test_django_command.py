@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import override_settings
 
-from pgsched.contrib.django.management.commands.pgsched import Command
+from pgsched.contrib.django.management.commands.pgsched import DSN, Command
 from tests.support.django_project.settings import BACKEND
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram, pytest.mark.usefixtures("project_dsn")]
@@ -70,6 +70,45 @@ def test_what_is_wrong_is_one_line(
 def test_a_project_without_tasks_has_the_command_too(capsys: pytest.CaptureFixture[str]) -> None:
     with override_settings(TASKS={}):
         assert manage("job", "list") == 0
+
+
+def test_wrong_options_start_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """A worker without the project's tasks would be healthy, and run nothing."""
+    with override_settings(TASKS={"default": {"BACKEND": BACKEND, "OPTIONS": {"MAX_ATTEMPS": 3}}}):
+        assert manage("run", "list") == 2
+        line = (
+            "TASKS['default']['OPTIONS']: MAX_ATTEMPS: no such option; known are DATABASE, APP, MAX_ATTEMPTS, MIGRATE"
+        )
+        assert line in capsys.readouterr().err
+
+
+def test_a_connection_string_that_was_taken_off_the_command_line_wins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(DSN, "postgresql://nobody@127.0.0.1:1/nowhere")
+    assert manage("run", "list") == 3
+    assert DSN not in os.environ, "not for the processes that it starts"
+    assert manage("run", "list") == 0
+
+
+def test_secrets_do_not_stay_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`manage.py` executes itself again without them, and says where they are."""
+    seen: list[Any] = []
+
+    def note(program: str, args: list[str], environ: dict[str, str]) -> None:
+        seen.append((args, {name: environ.get(name) for name in (DSN, "PGSCHED_ALERT_APPRISE_TEAM-OPS")}))
+        raise SystemExit(0)
+
+    given = ["manage.py", "pgsched", "worker", "--dsn", "postgresql://u:hunter2@h/d", "--alert-apprise",
+             "team-ops=slack://hunter2"]  # fmt: skip
+    monkeypatch.setattr("os.execve", note)
+    monkeypatch.setattr("sys.argv", given)
+    monkeypatch.setattr("sys.orig_argv", ["python", "-X", "dev", *given])
+    with pytest.raises(SystemExit):
+        Command().run_from_argv(given)
+    ((args, environ),) = seen
+    assert args[1:] == ["-X", "dev", "manage.py", "pgsched", "worker", "--alert-apprise", "team-ops"]
+    assert environ == {DSN: "postgresql://u:hunter2@h/d", "PGSCHED_ALERT_APPRISE_TEAM-OPS": "slack://hunter2"}
 
 
 def test_several_backends_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import psycopg
@@ -63,6 +64,17 @@ def test_a_rollback_takes_the_run_along(tasks: Any, other: Any) -> None:
             _ = 1 / 0
         assert count(other) == 0
     assert count(other) == 1, "the savepoint took one of them back"
+
+
+def test_nothing_is_enqueued_in_a_transaction_that_django_will_roll_back(tasks: Any, other: Any) -> None:
+    for kit in (nullcontext(), record(shop_app())):
+        with kit, transaction.atomic():
+            with suppress(ZeroDivisionError), transaction.atomic(savepoint=False):
+                _ = 1 / 0
+            with pytest.raises(transaction.TransactionManagementError):
+                tasks.answer.enqueue()
+    tasks.answer.enqueue()
+    assert count(other) == 1
 
 
 def test_in_a_test_case_runs_are_rolled_back_with_the_test(tasks: Any, other: Any) -> None:

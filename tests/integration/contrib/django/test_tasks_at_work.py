@@ -206,6 +206,37 @@ def test_a_handler_that_uses_the_orm_outlives_a_restart_of_the_database(tasks: A
     assert found[2:] == [Result.SUCCEEDED] * 2, "the connection is looked at before and after each attempt"
 
 
+def test_async_attempts_have_connections_of_their_own(tasks: Any, killing: Any) -> None:
+    """One ends while the other reads: the connection of the other is not closed, which each end does to its own."""
+    app = shop_app()
+
+    async def main() -> list[Any]:
+        executor = PythonExecutor(app.tasks, 2, hooks=app.hooks)
+        reading = asyncio.create_task(executor.execute(claim("task", f"{tasks.__name__}.session_twice")))
+        await asyncio.wait_for(tasks.begun.wait(), 30)
+        other = await executor.execute(claim("task", f"{tasks.__name__}.session_async"))
+        tasks.go_on.set()
+        outcome = await reading
+        await executor.close()
+        return [outcome.value, other.value]
+
+    (first, second), other = asyncio.run(main())
+    assert first == second != other
+
+
+@pytest.mark.usefixtures("project_dsn")
+def test_arguments_of_another_release_are_dead_at_once(tasks: Any) -> None:
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT pgsched.enqueue(%s, '{\"user\": 3}', max_attempts => 5)",
+                       [f"{tasks.__name__}.takes_connection"])  # fmt: skip
+        run_id = str(cursor.fetchone()[0])
+    drain(shop_app())
+    result = task_backends["default"].get_result(run_id)
+    (error,) = result.errors
+    assert result.status == TaskResultStatus.FAILED and "missing a required" in error.traceback
+    assert error.exception_class_path == "pgsched.contrib.django.arguments.Misfit"
+
+
 @pytest.mark.usefixtures("project_dsn")
 def test_a_run_that_sql_has_made_is_a_result_too(tasks: Any) -> None:
     with connections["default"].cursor() as cursor:
@@ -221,7 +252,8 @@ def test_a_run_that_sql_has_made_is_a_result_too(tasks: Any) -> None:
 def test_the_orm_and_the_success_of_a_run_are_one_transaction_of_django(tasks: Any) -> None:
     with connections["default"].cursor() as cursor:
         cursor.execute("CREATE TABLE paid (id int)")
-    ways = ("connection", "alias", "fails", "nested")
+    silent = ("set_rollback", "caught", "broken")  # Django rolls back without an exception
+    ways = ("connection", "alias", "fails", "nested", *silent)
     results = {how: tasks.pay.enqueue(number, how) for number, how in enumerate(ways)}
     asserted = tasks.assert_and_pay.enqueue(7)
     drain(shop_app())
@@ -230,6 +262,10 @@ def test_the_orm_and_the_success_of_a_run_are_one_transaction_of_django(tasks: A
     assert results["connection"].return_value == "paid 0" and results["alias"].return_value == "paid 1"
     assert [error.exception_class_path for error in results["fails"].errors] == ["builtins.ValueError"]
     assert "in a transaction already: leave `atomic` first" in results["nested"].errors[0].traceback
+    for how in silent:
+        (error,) = results[how].errors
+        assert error.exception_class_path == "django.db.transaction.TransactionManagementError", how
+        assert ("rolls it back" in error.traceback) is (how != "broken")
     assert "the connection commits by itself" in asserted.errors[0].traceback, "outside of atomic"
     with connections["default"].cursor() as cursor:
         cursor.execute("SELECT id FROM paid ORDER BY id")

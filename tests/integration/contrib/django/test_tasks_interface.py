@@ -241,6 +241,30 @@ def test_options_of_pgsched_stand_beside_the_task(tasks: Any, db: Any) -> None:
     assert row == ('import "a.csv"', timedelta(minutes=1), ["files"])
 
 
+@pytest.mark.parametrize("first", ["default", "once"])
+def test_each_backend_has_its_own_number_of_attempts(tasks: Any, db: Any, first: str) -> None:
+    """They share an App, as they must in one database, and the one that enqueues counts, whichever came first."""
+    both = {"default": {"BACKEND": BACKEND, "OPTIONS": {"APP": first, "MAX_ATTEMPTS": 3}},
+            "once": {"BACKEND": BACKEND, "OPTIONS": {"APP": first, "MAX_ATTEMPTS": 1}}}  # fmt: skip
+    with override_settings(TASKS=both):
+        order = sorted(both, key=lambda alias: alias != first)
+        made = {alias: tasks.answer.using(backend=alias).enqueue().id for alias in order}
+        made["said"] = tasks.third_time.using(backend="once").enqueue().id
+    found = {name: db.execute("SELECT max_attempts FROM pgsched.runs WHERE id = %s", [run_id]).fetchone()[0]
+             for name, run_id in made.items()}  # fmt: skip
+    assert found == {"default": 3, "once": 1, "said": 3}
+
+
+def test_the_time_of_one_call_is_not_that_of_others(tasks: Any) -> None:
+    """Also where the first task that a backend sees has one."""
+    later = timezone.now() + timedelta(days=1)
+    first = tasks.decline.using(backend="any queue", run_after=later).enqueue()
+    second = tasks.decline.using(backend="any queue").enqueue()
+    backend = task_backends["any queue"]
+    assert backend.get_result(first.id).task.run_after == later
+    assert backend.get_result(second.id).task.run_after is None
+
+
 def test_without_use_tz_times_have_no_zone(tasks: Any) -> None:
     with override_settings(USE_TZ=False, TIME_ZONE="Europe/Vienna"):
         at = datetime(2040, 1, 1, 12)

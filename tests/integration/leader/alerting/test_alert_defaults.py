@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -109,6 +110,20 @@ def test_dead_runs_without_a_job_are_an_incident_while_there_are_so_many(db: psy
     assert alerts.list_alerts(db, everything=True)[0]["recovery"] == "fewer than 5 died within 00:10:00"
 
 
+def test_the_runs_of_jobs_hide_no_runs_without_a_job(db: psycopg.Connection) -> None:
+    """However many die: more than are read."""
+    die(db, 2, minutes_ago=60)
+    db.execute(
+        "INSERT INTO pgsched.runs (task, state, job_id, scheduled_at, started_at, finished_at)"
+        " SELECT 't', 'dead', %s, t.at, t.at, t.at FROM (SELECT clock_timestamp() - n * interval '0.1 s' AS at"
+        " FROM generate_series(1, 10001) n) t",
+        [job(db)],
+    )
+    default(db, dead_runs=2, dead_runs_within="24 hours")
+    assert alerts.watch_dead_runs(db) == "opened"
+    assert alerts.list_alerts(db)[0]["details"].startswith("2 runs without a job died within 24:00:00: 2 of send in")
+
+
 def test_dead_runs_are_watched_no_more_when_the_default_is_taken_out(db: psycopg.Connection) -> None:
     default(db, dead_runs=1)
     die(db, 1)
@@ -151,16 +166,29 @@ def test_rows_hold_only_names_of_sinks(db: psycopg.Connection, wrong: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://me:x@example.org/", "ping_url: a URL must not contain a user name or password$"),
+        (f"https://example.org/{'x' * 8000}", "ping_url: 8020 characters, at most 8000 are allowed$"),
+        ("ftp://example.org", "ping_url: a URL must begin with http:// or https://$"),
+    ],
+)
+def test_a_wrong_ping_url_is_refused_in_words_of_its_own(db: psycopg.Connection, url: str, said: str) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation) as refused:
+        job(db, ping_url=url)
+    assert re.search(said, str(refused.value.diag.message_primary))
+
+
+@pytest.mark.parametrize(
     ("values", "said"),
     [
         ({}, "nothing to set"),
         ({"nothing": 1}, "nothing: is not one of"),
         ({"dead_runs": 0}, "dead_runs: 0 is out of range"),
         ({"dead_runs_within": "1 year"}, "dead_runs_within: "),
-        ({"dead_runs_within": None}, "dead_runs_within: must not be null"),
         ({"max_lateness": "0.5 s"}, "max_lateness: "),
         ({"alert_after_failures": 1001}, "alert_after_failures: 1001 is out of range"),
-        ({"finish_by": "soon"}, "soon"),
+        ({"finish_by": "soon", "max_lateness": "1 hour"}, "finish_by: invalid input syntax"),
     ],
 )
 def test_wrong_defaults_are_refused(db: psycopg.Connection, values: dict[str, Any], said: str) -> None:

@@ -39,6 +39,7 @@ def chain() -> ExceptionGroup[Exception]:
         # texts of somebody else in the message name no class
         (ValueError("a\nos.system.ValueError: a"), "builtins.ValueError"),
         (ValueError("\nantigravity.ValueError: "), "builtins.ValueError"),
+        (ValueError(f"a\nos.system.ValueError: b{'x' * 2000}"), "builtins.ValueError"),
         (RuntimeError("Traceback (most recent call last):\nthis.RuntimeError: b"), "builtins.RuntimeError"),
     ],
 )
@@ -54,6 +55,42 @@ def test_the_last_exception_of_a_chain_counts() -> None:
             raise ValueError("twice") from first
     except ValueError as error:
         assert class_path(format_error(error), "".join(traceback.format_exception(error))) == "builtins.ValueError"
+
+
+def raised_from(error: BaseException, cause: BaseException) -> tuple[str, str]:
+    try:
+        raise cause
+    except BaseException as first:
+        try:
+            raise error from first
+        except BaseException as one:
+            return format_error(one), "".join(traceback.format_exception(one))
+
+
+LONG = "x" * 2000
+NAMED = type("ValueError", (Exception,), {"__module__": "requests"})
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "path"),
+    [
+        (OSError("bad\nthis.ValueError: import failed"), "import failed", "builtins.ValueError"),
+        (NAMED("twice"), "twice", "builtins.ValueError"),
+        # of a long text the error has no more than the beginning: what could be either is none
+        (OSError(f"bad\nthis.ValueError: {LONG}"), LONG, "pgsched.errors.PgschedError"),
+        (OSError("bad"), LONG, "builtins.ValueError"),
+    ],
+)
+def test_the_text_of_a_cause_names_no_class(cause: BaseException, text: str, path: str) -> None:
+    assert class_path(*raised_from(ValueError(text), cause)) == path
+
+
+def test_notes_name_no_class() -> None:
+    error = ValueError("no")
+    error.add_note("a note")
+    assert class_path(*raised(error)) == "builtins.ValueError"
+    error.add_note("this.ValueError: no")
+    assert class_path(*raised(error)) == "pgsched.errors.PgschedError"
 
 
 @pytest.mark.parametrize(

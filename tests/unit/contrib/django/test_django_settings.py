@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pgsched import InputError, ScheduleError, TaskError
-from pgsched.contrib.django import periodic, task_options
+from pgsched.contrib.django import declared, periodic, task_options
 from pgsched.contrib.django.choices import read_choices
 from pgsched.contrib.django.dsn import dsn_of, dsn_of_settings
 from pgsched.contrib.django.management.commands.pgsched import split_own
@@ -104,6 +104,16 @@ def test_the_name_of_the_app_is_that_of_the_project() -> None:
 def test_a_wrong_declaration_is_refused_where_it_stands(declaration: Any, error: Any, why: str) -> None:
     with pytest.raises(error, match=why):
         declaration()
+
+
+def test_the_priority_of_a_job_is_one_of_django() -> None:
+    jobs = declared.jobs_of("default")
+    periodic(schedule="@daily", priority=100)(tasks.answer)
+    (made,) = [job for job in declared.jobs_of("default") if job not in jobs]
+    declared._jobs.remove(made)
+    assert made.keywords["priority"] == 0, "it goes first"
+    with pytest.raises(InputError, match="priority: 101 is out of range"):
+        periodic(schedule="@daily", priority=101)
 
 
 def test_a_job_in_a_queue_that_the_backend_does_not_have_is_refused() -> None:

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from pgsched.cli import run
+from pgsched.cli import hide_secrets, run, run_as_program
 from pgsched.cli.messages import print_error
 from pgsched.contrib.django.choices import choose_backend
 from pgsched.contrib.django.dsn import dsn_of
 from pgsched.errors import InputError
 
 APP = "pgsched.contrib.django.project"
+DSN = "_PGSCHED_DJANGO_DSN"  # a `--dsn` that was taken off the command line: PGSCHED_DSN is that of the project
 OWN = ("--backend", "--database")
 OF_DJANGO = ("--settings", "--pythonpath")  # `manage.py` has read them already
 
@@ -33,7 +35,8 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Hand the arguments to pgsched, and end with its exit code."""
-        sys.exit(self.call_pgsched(argv[2:]))
+        hide_secrets(DSN)
+        sys.exit(self.call_pgsched(argv[2:], run_as_program))
 
     def add_arguments(self, parser: Any) -> None:
         """Let `call_command("pgsched", "status")` give any arguments."""
@@ -41,16 +44,19 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, arguments: list[str], **__: Any) -> None:
         """Do what `run_from_argv` does for `call_command`. Raises CommandError with pgsched's exit code."""
-        if code := self.call_pgsched(arguments):
+        if code := self.call_pgsched(arguments, run):
             raise CommandError(f"pgsched {' '.join(arguments)} failed", returncode=code)
 
-    def call_pgsched(self, given: list[str]) -> int:
+    def call_pgsched(self, given: list[str], call: Callable[[list[str]], int]) -> int:
         """Run pgsched's command line on the project's database; return its exit code."""
         args, own = split_own(given)
+        dsn = os.environ.pop(DSN, None)
         before = {name: os.environ.get(name) for name in ("PGSCHED_DSN", "PGSCHED_APP", "PGSCHED_DJANGO_BACKEND")}
         try:
             os.environ.update(project_environment(own.get("--backend"), own.get("--database")))
-            return run(args)
+            if dsn is not None:
+                os.environ["PGSCHED_DSN"] = dsn
+            return call(args)
         except InputError as error:
             return print_error(str(error), error.exit_code, "input", error.field)
         finally:
