@@ -31,6 +31,9 @@ HOOK = "https://hooks.example/T0/hunter2"
     [
         (["status", "--dsn", DSN, "--json"], ["status", "--json"], {"PGSCHED_DSN": DSN}),
         (["status", f"--dsn={DSN}"], ["status"], {"PGSCHED_DSN": DSN}),
+        (["import", "celery", "--from", DSN, "--json"], ["import", "celery", "--json"], {"PGSCHED_IMPORT_DSN": DSN}),
+        (["backfill", "start", "a", "--from", "2026-05-01", "--dsn", DSN],
+         ["backfill", "start", "a", "--from", "2026-05-01"], {"PGSCHED_DSN": DSN}),
         (["worker", "--sql-dsn", f"dwh={DSN}"], ["worker", "--sql-dsn", "dwh"], {"PGSCHED_SQL_DSN_DWH": DSN}),
         (["worker", "--sql-login", DSN], ["worker"], {"PGSCHED_SQL_LOGIN": DSN}),
         (["worker", "--alert-webhook", HOOK, "--json"], ["worker", "--json"], {"PGSCHED_ALERT_WEBHOOK": HOOK}),

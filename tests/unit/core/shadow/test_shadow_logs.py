@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pgsched.core.shadow.csv_log import CsvReader
 from pgsched.core.shadow.kubernetes import KubernetesReader
-from pgsched.core.shadow.log_lines import LONGEST, check_source, guess_source, split_lines
+from pgsched.core.shadow.log_lines import LONGEST, check_format, guess_format, split_lines
 from pgsched.core.shadow.stamps import StampReader
 from pgsched.core.shadow.syslog import SyslogReader
 from pgsched.errors import InputError
@@ -71,12 +71,12 @@ def test_a_line_without_an_end_takes_no_memory() -> None:
     ],
 )
 def test_the_format_is_guessed(name: str, head: bytes, source: str) -> None:
-    assert guess_source(name, head) == source
+    assert guess_format(name, head) == source
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(InputError, match='source: "journal" is not one of syslog, csv, kubernetes'):
-        check_source("journal")
+    with pytest.raises(InputError, match='format: "journal" is not one of syslog, csv, kubernetes'):
+        check_format("journal")
 
 
 # ---- syslog
@@ -193,6 +193,40 @@ def test_a_wall_clock_is_read_in_the_zone_and_twice_in_the_repeated_hour() -> No
                 "2026-10-25T02:10Z"]  # fmt: skip
     assert found == [at(one) for one in expected]
     assert StampReader(NOW, BERLIN).read("2026-07-01T12:00:00") == at("2026-07-01T10:00Z")
+
+
+NIGHTLY = ["Oct 25 01:17:01", "Oct 25 02:17:01", "Oct 25 02:17:02", "Oct 25 03:17:01"]
+REPEATED = ["2026-10-24T23:17:01Z", "2026-10-25T00:17:01Z", "2026-10-25T01:17:02Z", "2026-10-25T02:17:01Z"]
+
+
+def test_the_same_work_in_the_same_minute_is_the_second_pass() -> None:
+    """Debian's own hourly line may be the only one of a night."""
+    text = "".join(f"{stamp} host CRON[1]: (root) CMD (x)\n" for stamp in NIGHTLY)
+    assert [when for _, when in syslog(text, BERLIN)] == [at(one) for one in REPEATED]
+    others = text.replace("02:17:02 host CRON[1]: (root) CMD (x)", "02:17:02 host CRON[1]: (root) CMD (y)")
+    assert syslog(others, BERLIN)[2] == ("y", at("2026-10-25T00:17:02Z"))
+    rows = "".join(f"x,2026-10-25 {stamp[7:]}\n" for stamp in NIGHTLY)
+    assert [one.at_s for one in CsvReader(StampReader(NOW, BERLIN)).read(lines_of(rows))] == [
+        at(one) for one in REPEATED
+    ]
+
+
+def test_what_follows_the_second_pass_of_a_minute_is_in_it_too() -> None:
+    lines = [("02:17:01", "x"), ("02:17:01", "x"), ("02:17:03", "y"), ("02:20:01", "z"), ("02:20:01", "z")]
+    text = "".join(f"Oct 25 {clock} host CRON[1]: (root) CMD ({what})\n" for clock, what in lines)
+    assert [when - at("2026-10-25T00:00Z") for _, when in syslog(text, BERLIN)] == [1021, 4621, 4623, 4801, 4801]
+
+
+@pytest.mark.parametrize(
+    "last", ["Nov 28 00:1", "    a further line", '{"MESSAGE": "cut', "", "Foo 31 00:17:01 host x: y"]
+)
+@pytest.mark.parametrize("between", [0, 200])
+def test_a_log_ends_with_its_last_line_that_has_a_time(last: str, between: int) -> None:
+    lines = ["Nov 28 00:17:01 h CRON[1]: (root) CMD (x)", "Nov 28 04:00:00 h kernel: y", *["  more"] * between, last]
+    reader = SyslogReader(StampReader(NOW, UTC))
+    assert len([*reader.read(lines_of("\n".join(lines)))]) == 1
+    end = "2026-11-28T00:17:01Z" if between else "2026-11-28T04:00:00Z"
+    assert (reader.begin_s, reader.end_s) == (at("2026-11-28T00:17:01Z"), at(end))
 
 
 @pytest.mark.parametrize(
