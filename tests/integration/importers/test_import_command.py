@@ -52,10 +52,10 @@ def test_json_has_the_remarks_of_each_job(monkeypatch: pytest.MonkeyPatch, capsy
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert err == "" and found["jobs"][0]["columns"]["args"]["stdin"] == "hello\n"
-    assert found["jobs"][0]["remarks"] == [
+    assert found["jobs"][0]["comments"] == [
         {"reason": "percent", "text": "its input is stdin", "column": "args", "informs": True}
     ]
-    assert found["omitted"][0]["remarks"][0]["reason"] == "at_reboot"
+    assert found["omitted"][0]["comments"][0]["reason"] == "at_reboot"
 
 
 @pytest.mark.parametrize(("args", "words"), [

@@ -1,4 +1,4 @@
-"""Small sources that name one text, value or line many times: what an import makes of them stays small, and is quick."""
+"""Small sources that name one text or value many times: what an import makes of them stays small, and is quick."""
 
 from __future__ import annotations
 

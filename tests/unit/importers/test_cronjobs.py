@@ -119,7 +119,8 @@ def test_variables_are_put_in_as_kubernetes_does() -> None:
 
 @pytest.mark.parametrize(("text", "found"), [
     ("echo $$$$ > x", "echo $$ > x"), ("$$$$(A)", "$$(A)"), ("$$$(A)", "$1"), ("$(a b)", "$(a b)"), ("$(A", "$(A"),
-    ("$", "$"), ("$$", "$"), ("$()", "$()"), ("$x$(A)", "$x1"), ("$($(A)", "$($(A)"), ("a)$(A)", "a)1"), ("$(A)$", "1$"),
+    ("$", "$"), ("$$", "$"), ("$()", "$()"), ("$x$(A)", "$x1"), ("$($(A)", "$($(A)"), ("a)$(A)", "a)1"),
+    ("$(A)$", "1$"),
 ])  # fmt: skip
 def test_two_signs_are_one_wherever_they_stand(text: str, found: str) -> None:
     """The cases of the function Expand of Kubernetes, in a variable and in an argument."""

@@ -12,7 +12,7 @@ from pgsched.errors import InputError
 
 SITES = ("https://apscheduler.readthedocs.io",)
 File = Annotated[
-    str | None, typer.Argument(metavar="[FILE]", help="A job store of SQLite, or a file that export_jobs wrote.")
+    str | None, typer.Argument(metavar="FILE", help="A job store of SQLite, or a file that export_jobs wrote.")
 ]
 Table = Annotated[str, typer.Option("--table", metavar="NAME", help="The table of the job store.")]
 

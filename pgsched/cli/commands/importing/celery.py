@@ -13,7 +13,7 @@ from pgsched.errors import InputError
 
 SITES = ("https://docs.celeryq.dev", "https://django-celery-beat.readthedocs.io")
 File = Annotated[
-    str | None, typer.Argument(metavar="[FILE]", help="A database of SQLite with the tables of django-celery-beat.")
+    str | None, typer.Argument(metavar="FILE", help="A database of SQLite with the tables of django-celery-beat.")
 ]
 # Not PGSCHED_APP: importing an app runs its code, so it is named each time.
 App = Annotated[

@@ -99,7 +99,9 @@ def systemd(
 
 
 def kubernetes(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH|-", help="Manifests, or directories of them.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH", help="Manifests, directories of them, or - for standard input.")
+    ],
     start: Start = "paused",
     queue: Annotated[
         str | None,

@@ -76,14 +76,14 @@ def imported_document(imported: Imported) -> dict[str, Any]:
     return {
         "jobs": [
             {"name": job.name, "exact": job.exact, "where": job.where, "source": job.source,
-             "columns": file_values(job.columns), "remarks": [remark_document(one) for one in job.remarks]}
+             "columns": file_values(job.columns), "comments": [remark_document(one) for one in job.remarks]}
             for job in imported.jobs
         ],
         "omitted": [
-            {"where": one.where, "source": one.source, "remarks": [remark_document(one.remark)]}
+            {"where": one.where, "source": one.source, "comments": [remark_document(one.remark)]}
             for one in imported.omitted
         ],
-        "remarks": [remark_document(one) for one in imported.remarks],
+        "comments": [remark_document(one) for one in imported.remarks],
     }  # fmt: skip
 
 

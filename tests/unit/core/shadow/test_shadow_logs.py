@@ -231,7 +231,8 @@ def test_a_log_ends_with_its_last_line_that_has_a_time(last: str, between: int) 
 
 @pytest.mark.parametrize(
     "text", ["1795825021", "1795825021.0", "1795825021000", "1795825021000000", "2026-11-28T00:17:01Z",
-             "2026-11-28 00:17:01 UTC", "2026-11-28 00:17:01.000 +0000", "2026-11-28T00:17:01,000+00:00"]
+             "2026-11-28 00:17:01 UTC", "2026-11-28 00:17:01.000 +0000", "2026-11-28T00:17:01,000+00:00",
+             "2026-11-28 01:17:01+01"]
 )  # fmt: skip
 def test_times_of_programs_are_read(text: str) -> None:
     assert StampReader(NOW, BERLIN).read(text) == at("2026-11-28T00:17:01Z")

@@ -166,7 +166,7 @@ def test_a_value_that_nobody_foresaw_ends_one_row(monkeypatch: pytest.MonkeyPatc
         {"trigger": calendar_interval(time=[30, 0, 0])}, {"trigger": calendar_interval(time=[5.0, 0, 0])},
         {"trigger": calendar_interval(interval=[0, 1.0, 0, 0])},
         {"trigger": cron_trigger(zone("Europe/Berlin"), month=[number(2)], day=[number(30)])},
-        {"trigger": one_in_another(400)},
+        {"trigger": one_in_another(100)},
     ],
 )  # fmt: skip
 def test_damaged_states_are_jobs_or_named(changed: dict[str, Any]) -> None:

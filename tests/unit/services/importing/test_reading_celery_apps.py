@@ -127,7 +127,10 @@ def test_the_queue_of_a_task_is_the_one_that_celery_chooses(form: str) -> None:
     celery = pytest.importorskip("celery", reason="celery is missing: pip install -e '.[sources]' (.ci/long does)")
     app = celery.Celery("shop", broker="memory://", set_as_current=False)
     app.conf.task_routes = ROUTES[form]
-    app.task(name="own.queue", queue="mine")(lambda: None)
+
+    @app.task(name="own.queue", queue="mine")
+    def own() -> None: ...
+
     schedule = {name: {"task": name, "schedule": 30} for name in ("feed.tasks.load", "shop.report", "own.queue")}
     schedule["given"] = {"task": "feed.tasks.load", "schedule": 30, "options": {"queue": "here"}}
     assert [one.options.get("queue") for one in entries_of(app, schedule)] == ["feeds", None, "mine", "here"]
