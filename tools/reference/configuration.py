@@ -24,7 +24,7 @@ to a package, and is not where a worker runs.
 
 ```toml
 dsn = "postgresql://worker@db.example.org/shop"  # where neither PGSCHED_DSN nor DATABASE_URL is set
-app = ["shop.tasks:app"]                         # for each command that takes --app
+app = ["shop.tasks:app"]                         # for workers and checks, not for `import celery`
 
 [worker]
 concurrency = 16

@@ -30,6 +30,13 @@ VALUES (1, '30 3 * * 6', 'SELECT purge_events()', 'localhost', current_database(
 """
 
 
+PG_CRON_LOG = """
+CREATE TABLE cron.job_run_details (jobid bigint, start_time timestamptz);
+CREATE FUNCTION cron.alter_job(job_id bigint, active boolean) RETURNS void LANGUAGE sql AS
+    'UPDATE cron.job SET active = alter_job.active WHERE jobid = job_id';
+"""
+
+
 def old_logs() -> dict[str, str]:
     """Return what cron, systemd, Celery and Kubernetes have logged in a week with a change of the clocks in Berlin."""
     first = datetime(2026, 3, 24, tzinfo=UTC)
@@ -79,8 +86,12 @@ def log_of_today(play: Play) -> dict[str, Any]:
 
 
 def job_stores(play: Play) -> dict[str, Any]:
-    """Write a job store of APScheduler with one job, as a file of SQLite and as a table."""
+    """Write a job store of APScheduler with one job, as a file of SQLite and as a table, and a line of its log."""
     job = dump(job_state())
+    (play.folder / "app.log").write_text(
+        "INFO:apscheduler.executors.default:Running job \"nightly (trigger: cron[hour='9'], next run at: 2026-06-02"
+        ' 09:00:00 CEST)" (scheduled at 2026-06-01 09:00:00+02:00)\n'
+    )
     write_store(play.folder / "jobs.sqlite", [("nightly", job)])
     play.db.execute("CREATE TABLE apscheduler_jobs (id text, next_run_time float, job_state bytea)")
     play.db.execute("INSERT INTO apscheduler_jobs VALUES ('nightly', 0, %s)", [job])

@@ -16,7 +16,14 @@ from pgsched.testing import drain
 from tests.support.docs.coordinating import elect_another, electing, locking, written_totals
 from tests.support.docs.django_project import DJANGO_PROJECT
 from tests.support.docs.frameworks import serve_by_flask
-from tests.support.docs.other_schedulers import BEAT_TABLES, OLD_LOGS, ONE_PG_CRON_JOB, job_stores, log_of_today
+from tests.support.docs.other_schedulers import (
+    BEAT_TABLES,
+    OLD_LOGS,
+    ONE_PG_CRON_JOB,
+    PG_CRON_LOG,
+    job_stores,
+    log_of_today,
+)
 from tests.support.docs.samples import COMPANY, PG_CRON, SHADOW
 from tests.support.made_up import sound
 from tests.support.paths import ROOT
@@ -335,10 +342,11 @@ STAGES: dict[str, Stage] = {
         "SENTRY_DSN": "http://key@127.0.0.1:9/1", "app": App("notifying", dsn=play.dsn)}),
     "docs/how-to/moving.md": Stage(sql=PG_CRON, after=after_moving),
     "docs/how-to/moving-from-cron.md": Stage(after=after_cron),
-    "docs/how-to/moving-step-by-step.md": Stage(sql=BEAT_TABLES, files=OLD_LOGS, names=log_of_today, after=after_moving_step_by_step),
+    "docs/how-to/moving-step-by-step.md": Stage(sql=BEAT_TABLES, files=OLD_LOGS, names=log_of_today,
+                                                after=after_moving_step_by_step),
     "docs/how-to/moving-from-apscheduler.md": Stage(names=job_stores),
     "docs/how-to/moving-from-celery.md": Stage(sql=BEAT_TABLES),
-    "docs/how-to/moving-from-pg_cron.md": Stage(sql=ONE_PG_CRON_JOB),
+    "docs/how-to/moving-from-pg_cron.md": Stage(sql=ONE_PG_CRON_JOB + PG_CRON_LOG),
     "docs/how-to/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs"
                                    " (task, state, finished_at) VALUES ('reports.build', 'succeeded', now())"),
     "docs/introduction/quickstart.md": Stage(empty=True),

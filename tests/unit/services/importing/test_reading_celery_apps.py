@@ -116,7 +116,7 @@ def test_an_app_is_imported_and_none_of_its_tasks_run(
 ROUTES = {
     "by name": {"feed.tasks.load": {"queue": "feeds"}},
     "by pattern": {"feed.*": {"queue": "feeds"}},
-    "by expression": [(re.compile(r"feed\..*"), {"queue": "feeds"})],
+    "by expression": ([(re.compile(r"feed\..*"), {"queue": "feeds"})],),
     "as a list": ([("other.*", "others"), ("feed.tasks.*", "feeds")],),
     "by a function": (lambda name, *_, **__: {"queue": "feeds"} if name.startswith("feed.") else None,),
 }
