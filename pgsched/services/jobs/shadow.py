@@ -110,8 +110,8 @@ class ShadowReport:
 
     @property
     def compared(self) -> int:
-        """How many jobs were compared."""
-        return sum(one.begin is not None for one in self.jobs)
+        """How many jobs have a slot or a start in the time that both sides know."""
+        return sum(one.matched + one.only_here + one.only_there > 0 for one in self.jobs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""

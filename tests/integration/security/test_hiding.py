@@ -64,14 +64,14 @@ def test_every_option_that_may_hold_a_secret_is_known() -> None:
     """These are the options for a connection string, a password or a secret URL."""
     assert {*CONNECTION_OPTIONS, *SECRET_OPTIONS, *NAMED_CONNECTION_OPTIONS, "--alert-apprise"} == {*MAY_HOLD_SECRETS}
     told = {
-        option: f"{parameter.help} {parameter.metavar}"
+        (option, f"{parameter.help} {parameter.metavar}")
         for command in commands(get_command(make_app(None)))
         for parameter in command.params
         if isinstance(parameter, TyperOption)
         for option in parameter.opts
     }
     words = re.compile(r"\b(DSN|URL|[Pp]assword|[Tt]oken|[Ss]ecret|webhook)\b")
-    found = {option for option, text in told.items() if words.search(text) or words.search(option)}
+    found = {option for option, text in told if words.search(text) or words.search(option)}
     files = {option for option in found if option.endswith("-file")}
     # --task is stored in the database anyway, and the other two are switches
     assert found - files - {"--task", "--hash-password", "--no-auth"} == {*MAY_HOLD_SECRETS}

@@ -76,15 +76,6 @@ def old_logs() -> dict[str, str]:
 OLD_LOGS = old_logs()
 
 
-def log_of_today(play: Play) -> dict[str, Any]:
-    """Write a log of cron that covers the time in which the page is played; its only start was an hour ago."""
-    now = datetime.now(UTC)
-    lines = [f"{(now - timedelta(hours=1)).isoformat()} web1 CRON[7]: (root) CMD (/usr/bin/other)",
-             f"{(now + timedelta(hours=1)).isoformat()} web1 CRON[7]: (root) CMD (/usr/bin/other)"]  # fmt: skip
-    (play.folder / "days.log").write_text("".join(f"{line}\n" for line in lines))
-    return {}
-
-
 def job_stores(play: Play) -> dict[str, Any]:
     """Write a job store of APScheduler with one job, as a file of SQLite and as a table, and a line of its log."""
     job = dump(job_state())

@@ -1,4 +1,4 @@
-"""What each page of the docs needs in order to be played, and the few lines that are not run, with the reasons."""
+"""What each page of the docs needs in order to be played."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ from pgsched.testing import drain
 from tests.support.docs.coordinating import elect_another, electing, locking, written_totals
 from tests.support.docs.django_project import DJANGO_PROJECT
 from tests.support.docs.frameworks import serve_by_flask
-from tests.support.docs.other_schedulers import (
-    BEAT_TABLES,
-    OLD_LOGS,
-    ONE_PG_CRON_JOB,
-    PG_CRON_LOG,
-    job_stores,
-    log_of_today,
-)
+from tests.support.docs.other_schedulers import BEAT_TABLES, OLD_LOGS, ONE_PG_CRON_JOB, PG_CRON_LOG, job_stores
 from tests.support.docs.samples import COMPANY, PG_CRON, SHADOW
 from tests.support.made_up import sound
 from tests.support.paths import ROOT
@@ -31,36 +24,6 @@ from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.support.docs.playing import Play
-
-CHAOS = "takes minutes: tests/e2e/chaos/test_faults.py runs the faults, test_chaos_command.py the command"
-# (page, command) -> why the command is not run
-NOT_RUN: dict[tuple[str, str], str] = {
-    (
-        "docs/how-to/moving-from-celery.md",
-        "pgsched import celery --app shop.celery:app > jobs.yaml",
-    ): "needs Celery: tests/unit/services/importing/test_reading_celery_apps.py, which .ci/long runs",
-    (
-        "docs/how-to/try-beside.md",
-        "pgsched shadow report --log cron.log --since 2026-03-28 --tz Europe/Berlin",
-    ): "compares days that have passed: tests/integration/cli/commands/test_shadow_command.py does so",
-    ("docs/concepts/chaos.md", "pgsched chaos"): CHAOS,
-    ("docs/concepts/chaos.md", "pgsched chaos --tier full --save history.jsonl"): CHAOS,
-    ("docs/concepts/chaos.md", "pgsched chaos --faults worker-killed,partition"): CHAOS,
-    ("docs/concepts/chaos.md", "pgsched chaos --seconds 3600 --seed 7"): CHAOS,
-}
-# The beginnings of commands that are read but not run, and why. The extras that pip would install must exist.
-NOT_RUN_COMMANDS = {
-    "python3 -m venv": "this environment stands for it",
-    "pip install": "needs a package index; .ci/run installs from the README's own line",
-    ".venv/bin/pip install": "needs a package index; .ci/run installs from the README's own line",
-    ".venv/bin/pytest": "is what runs this",
-    "pgsched worker --allow command,shell --queue": "would run the jobs of the page on this machine",
-    "journalctl -": "needs a journal with cron and systemd in it; the stage has the files",
-    "crontab -": "needs cron",
-    "mv /etc/cron.d/": "needs cron",
-    "systemctl ": "needs systemd",
-    "kubectl ": "needs a cluster; the stage has the listing",
-}
 
 
 @dataclass(frozen=True)
@@ -342,8 +305,7 @@ STAGES: dict[str, Stage] = {
         "SENTRY_DSN": "http://key@127.0.0.1:9/1", "app": App("notifying", dsn=play.dsn)}),
     "docs/how-to/moving.md": Stage(sql=PG_CRON, after=after_moving),
     "docs/how-to/moving-from-cron.md": Stage(after=after_cron),
-    "docs/how-to/moving-step-by-step.md": Stage(sql=BEAT_TABLES, files=OLD_LOGS, names=log_of_today,
-                                                after=after_moving_step_by_step),
+    "docs/how-to/moving-step-by-step.md": Stage(sql=BEAT_TABLES, files=OLD_LOGS, after=after_moving_step_by_step),
     "docs/how-to/moving-from-apscheduler.md": Stage(names=job_stores),
     "docs/how-to/moving-from-celery.md": Stage(sql=BEAT_TABLES),
     "docs/how-to/moving-from-pg_cron.md": Stage(sql=ONE_PG_CRON_JOB + PG_CRON_LOG),

@@ -200,11 +200,12 @@ def print_report(found: ShadowReport) -> None:
         print(text if found.more_unmatched else f"{text}: --json has them")
     unknown = len(found.jobs) - found.compared
     if not found.compared:
-        print("\nnothing was compared: no slot was decided in the time of the log; --by-schedule compares an older log")
+        print("\nnothing was compared: no slot of these jobs, and no start, lies in the time that both sides know")
+        print("--by-schedule compares a log that is older than the jobs")
         return
     print(f"\n{len(differing)} of {len(found.jobs)} jobs differ" if differing else "\nno difference")
     if unknown:
-        print(f"{format_count(unknown, 'job')} not compared: no slot was decided in the time of the log")
+        print(f"{format_count(unknown, 'job')} not compared: neither slot nor start in the time that both know")
 
 
 def describe_difference(one: Comparison) -> Iterator[list[str]]:
