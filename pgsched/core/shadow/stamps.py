@@ -42,6 +42,11 @@ class StampReader:
         self._ahead_s = 0.0  # from the wall clock that was read last to its second pass; 0: it has none, or is it
         self._minutes: dict[str, float] = {}  # by work: its last minute that comes twice
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether the wall clock that was read last comes once more."""
+        return self._ahead_s > 0
+
     def read_start(self, text: str, what: str) -> float | None:
         """Return the seconds since 1970 of a start of some work; None for what is no time."""
         at_s = self.read(text)

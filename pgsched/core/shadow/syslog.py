@@ -67,6 +67,8 @@ class SyslogReader:
             if may_be_start(line) and (found := self._start(line)) is not None:
                 self.end_s = found.at_s if self.end_s is None else max(found.at_s, self.end_s)
                 yield found
+            elif self._stamps.may_repeat:  # any line says when the hour begins anew
+                self._time_of(line)
         times = map(self._time_of, reversed(last))
         at_s = next((one for one in times if one is not None), None)
         if at_s is not None:

@@ -32,6 +32,7 @@ DEFAULT_BACKOFF_LIMIT = 6
 IN_PLACE_BACKOFF = timedelta(minutes=5)  # of containers that restart in their pod
 LISTS = ("List", "CronJobList")
 MOST_ITEMS = 10_000
+MOST_RULES = 20  # of podFailurePolicy, as in the API
 SLOTS_COMPARED = 50
 LONGEST_SHOWN = 300  # characters of a name that comments repeat
 
@@ -225,7 +226,10 @@ def _attempts(job: Fields, pod: Fields, remarks: list[Remark]) -> dict[str, Any]
 def _failure_policy(job: Fields, unknown: list[str]) -> dict[str, Any]:
     """Return dead_codes for exit codes that fail a Job at once."""
     codes: set[int] = set()
-    for rule in job.at("podFailurePolicy").list("rules"):
+    rules = job.at("podFailurePolicy").list("rules")
+    if len(rules) > MOST_RULES:
+        raise FieldRefused(f"podFailurePolicy has more than {MOST_RULES} rules")
+    for rule in rules:
         exits = rule.at("onExitCodes")
         values = exits.texts("values")
         if rule.text("action") == "FailJob" and exits.text("operator") == "In" and "containerName" not in exits:

@@ -11,7 +11,7 @@ from typing import Any
 TRUE, FALSE = {"true", "True", "TRUE", "yes", "Yes", "on", "On", "y"}, {"false", "False", "FALSE", "no", "No", "off",
                                                                        "Off", "n"}  # fmt: skip
 BIGGEST = 2**31 - 1
-MOST_LISTED = 2000  # values of one list; an alias may name it ten thousand times
+MOST_LISTED = 1000  # values of one list; an alias may name it ten thousand times
 
 
 class FieldRefused(Exception):

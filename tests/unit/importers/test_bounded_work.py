@@ -64,6 +64,9 @@ def test_signs_that_begin_no_variable_take_no_quadratic_time() -> None:
 def test_a_list_that_aliases_name_many_times_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     found = import_cronjobs(yaml.safe_dump(manifest(args=["x"] * (MOST_LISTED + 1))), ManifestOptions(NOW))
     assert f"has more than {MOST_LISTED} values" in found.omitted[0].remark.text
+    rules = manifest()
+    rules["spec"]["jobTemplate"]["spec"]["podFailurePolicy"] = {"rules": [{"action": "Count"}] * 21}
+    assert "more than 20 rules" in import_cronjobs(yaml.safe_dump(rules), ManifestOptions(NOW)).omitted[0].remark.text
     monkeypatch.setattr(cronjobs, "MOST_ITEMS", 3)
     listed = yaml.safe_dump({"kind": "List", "items": [manifest()] * 4})
     cut = import_cronjobs(listed, ManifestOptions(NOW))

@@ -211,6 +211,13 @@ def test_the_same_work_in_the_same_minute_is_the_second_pass() -> None:
     ]
 
 
+def test_lines_of_other_programs_say_when_the_hour_begins_anew() -> None:
+    lines = [("02:17:01", "CRON[1]: (root) CMD (x)"), ("02:50:00", "sshd[1]: a"), ("02:01:00", "sshd[1]: b"),
+             ("02:30:01", "CRON[1]: (root) CMD (y)")]  # fmt: skip
+    text = "".join(f"Oct 25 {clock} host {rest}\n" for clock, rest in lines)
+    assert [when - at("2026-10-25T00:00Z") for _, when in syslog(text, BERLIN)] == [1021, 3600 + 1801]
+
+
 def test_what_follows_the_second_pass_of_a_minute_is_in_it_too() -> None:
     lines = [("02:17:01", "x"), ("02:17:01", "x"), ("02:17:03", "y"), ("02:20:01", "z"), ("02:20:01", "z")]
     text = "".join(f"Oct 25 {clock} host CRON[1]: (root) CMD ({what})\n" for clock, what in lines)
