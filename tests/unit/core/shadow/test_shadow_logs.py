@@ -37,9 +37,6 @@ def syslog(text: str, zone: Any = UTC, now: datetime = NOW) -> list[tuple[str, f
     return [(one.what, one.at_s) for one in SyslogReader(StampReader(now, zone)).read(lines_of(text))]
 
 
-# ---- lines
-
-
 def test_lines_have_their_numbers_across_pieces_and_long_ones_are_skipped() -> None:
     text = b"a\n\nb\n" + b"x" * (LONGEST + 1) + b"\nc\n" + b"y" * (3 * LONGEST)
     for size in (1, 2, 7, 1 << 16, 1 << 30):
