@@ -28,6 +28,7 @@ ENVIRONMENT = {
     "PGSCHED_LOG_FORMAT": "console or json",
     "PGSCHED_OTEL": "1: set up OpenTelemetry's SDK in workers",
     "PGSCHED_BACKLOG_S": "seconds that runs may wait before they are a problem: 300, or 300,emails=60,batch=7200",
+    "PGSCHED_IMPORT_DSN": "connection string of the database that `pgsched import` reads: its --from",
     "PGSCHED_SQL_DSN_<NAME>": "connection string of a database that SQL jobs may name",
     "PGSCHED_SQL_LOGIN": "connection string of the login that runs the statements of SQL jobs",
     "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
@@ -47,6 +48,7 @@ WITHDRAW_AFTER_S = 600.0  # for declared jobs; longer than the 5 minutes that Ku
 PROGRAMS = frozenset({"command", "shell"})  # values of core.model.Kind: settings import no module above them
 SQL_DSN = "PGSCHED_SQL_DSN_"
 SQL_LOGIN = "PGSCHED_SQL_LOGIN"
+IMPORT_DSN = "PGSCHED_IMPORT_DSN"
 APPRISE = "PGSCHED_ALERT_APPRISE_"
 # libpq's variables that say where the database is. Others (PGPASSWORD and so on) are read by libpq itself.
 LIBPQ = {

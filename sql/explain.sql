@@ -83,10 +83,10 @@ FROM pgsched.leader WHERE coalesce(resigned_at, seen_at) >= %(since)s ORDER BY t
 -- name: shadow_jobs
 -- return the jobs whose slots are compared with another scheduler's log.
 -- params: names text[] (null: those in mode shadow), n int
--- returns: (id, name, kind, task, args, schedule, timezone, anchor_at, jitter, known_until: all slots until then are decided, null: none is;
+-- returns: (id, name, kind, task, args, schedule, timezone, anchor_at, created_at, jitter, known_until: all slots until then are decided, null: none is;
 --          excluded: its own dates (from_date, until_date, reason), null without any; calendar, on_excluded, shifts)
 -- locks: none
-SELECT j.id, j.name, j.kind, j.task, j.args, j.schedule, j.timezone, j.anchor_at, j.jitter, j.calendar, j.on_excluded, j.shifts,
+SELECT j.id, j.name, j.kind, j.task, j.args, j.schedule, j.timezone, j.anchor_at, j.created_at, j.jitter, j.calendar, j.on_excluded, j.shifts,
     CASE WHEN j.next_run_at > clock_timestamp() AND NOT j.paused THEN clock_timestamp()
          ELSE nullif(j.decided_until, '-infinity') END AS known_until,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)

@@ -70,7 +70,7 @@ REMOVED = {
     ("status", "--watch"): "pgsched top",
 }
 # Options that may hold a secret: password_hiding.py takes the secret off the command line.
-MAY_HOLD_SECRETS = ("--dsn", "--sql-dsn", "--sql-login", "--alert-webhook", "--alert-apprise",
+MAY_HOLD_SECRETS = ("--dsn", "--from", "--sql-dsn", "--sql-login", "--alert-webhook", "--alert-apprise",
                     "--password-hash")  # fmt: skip
 INTERRUPTED = 130
 HELP = {"-h", "--help"}

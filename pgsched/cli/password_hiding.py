@@ -14,10 +14,11 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from pgsched.cli import MAY_HOLD_SECRETS
-from pgsched.config import APPRISE, SINK_NAME, SQL_DSN, SQL_DSN_NAME, SQL_LOGIN
+from pgsched.config import APPRISE, IMPORT_DSN, SINK_NAME, SQL_DSN, SQL_DSN_NAME, SQL_LOGIN
 from pgsched.log import redact
 
-CONNECTION_OPTIONS = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}  # moved only if the value has a password
+# Moved only if the value has a password.
+CONNECTION_OPTIONS = {"--dsn": "PGSCHED_DSN", "--from": IMPORT_DSN, "--sql-login": SQL_LOGIN}
 SECRET_OPTIONS = {
     "--alert-webhook": "PGSCHED_ALERT_WEBHOOK",
     "--password-hash": "PGSCHED_WEB_PASSWORD_HASH",

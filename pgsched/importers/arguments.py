@@ -13,6 +13,7 @@ from typing import Any
 from pgsched.importers.imported import Reason, Remark
 
 MOST_VALUES = 50_000
+MOST_CHARACTERS = 1024 * 1024  # the bytes that the arguments of a run may have, encoded
 DEEPEST = 100
 LONGEST_SHOWN = 300  # characters of arguments that a remark repeats
 
@@ -27,13 +28,16 @@ def plain(value: Any, describe: Callable[[Any], str] = name_class) -> Any:
 
     `describe`: names what JSON cannot hold. A value may contain itself, or one part a million times.
     """
-    left = [MOST_VALUES]
+    left, characters = [MOST_VALUES], [MOST_CHARACTERS]
 
     def copy(one: Any, depth: int) -> Any:
         left[0] -= 1
         if left[0] < 0 or depth > DEEPEST:
             raise ValueError("are too many or nested too deeply")
         if isinstance(one, str):
+            characters[0] -= len(one)
+            if characters[0] < 0:
+                raise ValueError(f"have more than {MOST_CHARACTERS:,} characters")
             if "\0" in one or (not one.isprintable() and any("\ud800" <= char <= "\udfff" for char in one)):
                 raise ValueError("hold a character that PostgreSQL cannot store")
             return str(one)

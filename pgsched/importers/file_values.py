@@ -46,13 +46,14 @@ def length_text(value: timedelta) -> str:
 
 def omit_refused(imported: Imported) -> Imported:
     """Return what was imported, without the jobs that no file of jobs can have."""
-    kept = []
+    kept: list[ImportedJob] = []
     for job in imported.jobs:
         if (remark := refusal(job)) is None:
             kept.append(job)
         else:
             imported.omitted.append(Omitted(job.where, job.source[:LONGEST_SHOWN], remark))
-    return Imported(kept, imported.remarks, imported.omitted)
+    imported.jobs[:] = kept
+    return imported
 
 
 def refusal(job: ImportedJob) -> Remark | None:

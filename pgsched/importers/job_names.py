@@ -36,6 +36,12 @@ WRAPPERS = {"nice": ("-n",), "ionice": ("-c", "-n"), "timeout": ("-k", "-s"), "f
 # Of these the first argument that is no option is no program either: a time, or the file of a lock.
 WITH_AN_ARGUMENT = {"timeout", "flock", "chrt"}
 INTERPRETERS = re.compile(r"(?:ba|da|k|z|a)?sh|python[\d.]*|perl[\d.]*|ruby[\d.]*|php[\d.]*|node|java|pwsh")
+# Programs that start another one and end, with the options of which one has to be given for that.
+DETACHING: dict[str, set[str]] = {
+    "setsid": set(), "disown": set(), "daemonize": set(), "start-stop-daemon": {"-b", "--background"},
+    "screen": {"-d", "-dm", "-dmS", "-md", "-mdS"}, "tmux": {"-d"},
+}  # fmt: skip
+WAITING = {"setsid": {"-w", "--wait"}}
 SCRIPT_ENDINGS = (".sh", ".py", ".pl", ".rb", ".php", ".js", ".jar", ".bash", ".cron", ".job")
 
 
@@ -133,6 +139,34 @@ def _script(words: list[str]) -> str | None:
         if not word.startswith("-"):
             return slug(PurePosixPath(word).name)
     return None
+
+
+def left_running(command: str) -> str | None:
+    """Return the sign or word by which a shell line leaves a process running when it ends; None where it leaves none.
+
+    A lone `&` without a `wait` after it, or a program that starts another one and ends.
+    """
+    found: str | None = None
+    words: list[str] = []
+    for token in TOKEN.finditer(f"{command}\n"):
+        if token["word"] is not None:
+            words.append(token["word"])
+        elif token["end"] is not None:
+            around = command[max(token.start() - 1, 0) : token.start()], command[token.end() : token.end() + 1]
+            alone = token["end"] == "&" and around[0] not in ("<", ">", "|") and around[1] != ">"  # bash: &>, >&, |&
+            found = None if words[:1] == ["wait"] else _detaching(words) or ("&" if alone else found)
+            words = []
+    return found
+
+
+def _detaching(words: list[str]) -> str | None:
+    """Return the program among the words of a simple command that leaves another one running; None where none does."""
+    names = [word.rpartition("/")[2] for word in words]
+    options = {word for word in words if word.startswith("-")}
+    for name, needed in DETACHING.items():
+        if name in names and (not needed or options & needed) and not options & WAITING.get(name, set()):
+            return name
+    return "daemon" if names[:1] == ["daemon"] else None
 
 
 def slug(text: str) -> str | None:

@@ -1,7 +1,8 @@
 """Write imported jobs as jobs.yaml, each remark as a comment above the line that it concerns.
 
 Invariant: what is written is one jobs.yaml, whatever the source holds: no text of the source ends a comment or a value.
-Each job is paused, or in mode shadow: applying the file starts nothing.
+Each job is paused, or in mode shadow: applying the file starts nothing. A job that does not do exactly what the source
+did has a comment that begins with NOT_EXACT.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pgsched.core.units import format_count
 from pgsched.importers.file_values import file_values
 from pgsched.importers.imported import Imported, ImportedJob, Reason, Remark
 
+NOT_EXACT = "NOT EXACT"
 COMMENT_WIDTH = 110
 MOST_OF_A_SOURCE = 300  # characters of the source's line that a comment repeats
 # The order of the columns of a job; any other column stands behind them.
@@ -105,18 +107,20 @@ def _head(imported: Imported, title: str, sites: tuple[str, ...]) -> Iterator[st
     for remark in imported.remarks:
         yield from comment_lines(_remark_text(remark), hang=2)
     used = {remark.reason for remark in imported.all_remarks()}
-    if used:
-        yield "#"
-        yield "# The reasons in capitals, and the pages of the source that say so:"
-    for reason in Reason:
-        if reason in used:
-            yield from comment_lines(f"{reason.name}: {reason.sentence}", hang=2)
-            yield from (f"#   {page}" for page in reason.pages if page.startswith(sites))
+    for heading, informs in (("Differs:", False), ("For your information:", True)):
+        reasons = [reason for reason in Reason if reason in used and reason.informs is informs]
+        yield from ("#", f"# {heading}") if reasons else ()
+        for reason in reasons:
+            yield from comment_lines(f"  {reason.name}: {reason.sentence}", hang=4)
+            yield from (f"#     {page}" for page in reason.pages if page.startswith(sites))
 
 
 def _job_lines(job: ImportedJob, columns: Mapping[str, Any]) -> Iterator[str]:
     above = [remark for remark in job.remarks if remark.column not in columns]
     yield from comment_lines(_place(job.where, job.source), indent=2, hang=2)
+    if not job.exact:
+        reasons = dict.fromkeys(remark.reason.name for remark in job.remarks if not remark.reason.informs)
+        yield from comment_lines(f"{NOT_EXACT}: {', '.join(reasons)}", indent=2, hang=2)
     for remark in above:
         yield from comment_lines(_remark_text(remark), indent=2, hang=2)
     *first, last = key_lines(job.name, 2)

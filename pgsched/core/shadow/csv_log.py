@@ -43,7 +43,7 @@ class CsvReader:
                     f"log: line {number}: {len(row)} columns, at least {max(columns) + 1} are needed", "log"
                 )
             name, time = (row[column].strip() for column in columns)
-            at_s = self._stamps.read(time)
+            at_s = self._stamps.read_start(time, name)
             if at_s is None:
                 raise InputError(f'log: line {number}: "{time[:50]}" is not a time such as 2026-05-01T02:00:00Z', "log")
             self.begin_s = at_s if self.begin_s is None else min(at_s, self.begin_s)

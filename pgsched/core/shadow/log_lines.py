@@ -11,7 +11,7 @@ from pgsched.errors import InputError
 
 PIECE = 1 << 20  # bytes that are read at once
 LONGEST = 1 << 16  # bytes of a line
-SOURCES = ("syslog", "csv", "kubernetes")
+FORMATS = ("syslog", "csv", "kubernetes")
 HEAD = 4096  # bytes by which the format is guessed
 Read = Callable[[int], bytes]
 
@@ -41,7 +41,7 @@ def split_lines(read: Read) -> Iterator[tuple[int, bytes]]:
         yield number + 1, begun
 
 
-def guess_source(name: str, head: bytes) -> str:
+def guess_format(name: str, head: bytes) -> str:
     """Return the format of a log, by its name and its first bytes.
 
     A JSON object that has the fields of a Kubernetes listing is one; that of a journal is syslog.
@@ -52,8 +52,8 @@ def guess_source(name: str, head: bytes) -> str:
     return "csv" if name.removesuffix(".gz").lower().endswith((".csv", ".tsv")) else "syslog"
 
 
-def check_source(source: str | None) -> str | None:
+def check_format(form: str | None) -> str | None:
     """Return the name of a format. Raises InputError for an unknown one."""
-    if source is not None and source not in SOURCES:
-        raise InputError(f'source: "{source}" is not one of {", ".join(SOURCES)}', "source")
-    return source
+    if form is not None and form not in FORMATS:
+        raise InputError(f'format: "{form}" is not one of {", ".join(FORMATS)}', "format")
+    return form

@@ -48,6 +48,8 @@ def commands_of(job: Row) -> set[str]:
         argv = args if isinstance(args, list) else args.get("argv", []) if isinstance(args, dict) else []
         words = [job["task"], *map(str, argv)]
         texts = [" ".join(words), shlex.join(words)]
+        if len(words) == 3 and words[1] == "-c":  # a line of a crontab with SHELL=/bin/bash: cron logs the line alone
+            texts.append(words[2])
     else:
         texts = [job["task"]] if job["kind"] == "http" else []
     return {form for text in texts for form in (simplify(text), simplify(as_cron_prints(text)))}

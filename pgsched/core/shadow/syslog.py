@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -41,11 +42,15 @@ NEW_LINE = re.compile(
 STARTED = re.compile(r"\([^()]{0,100}\) CMD \((?:\[\d+\] )?(?P<command>.*)", re.ASCII)
 STARTED_BUSYBOX = re.compile(r"(?:FILE [^ ]+ )?USER [^ ]+ pid +\d+ cmd (?P<command>.*)", re.ASCII)
 IS_CRON = re.compile(PROGRAM, re.ASCII | re.IGNORECASE)
+MOST_LINES = 100  # the last ones, of which one has a time: a message of several lines, or one that is cut, has none
 BYTES = (b'"MESSAGE":[', b'"MESSAGE": [')
 
 
 class SyslogReader:
-    """Reads the starts of a log. `begin_s`, `end_s`: the times of its first and its last line; None: there is none."""
+    """Reads the starts of a log.
+
+    `begin_s`, `end_s`: the times of its first line and of its last one, of those that have a time; None: none has.
+    """
 
     def __init__(self, stamps: StampReader) -> None:
         self._stamps = stamps
@@ -54,13 +59,20 @@ class SyslogReader:
 
     def read(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Start]:
         """Yield the starts in the order of the lines."""
-        line = b""
+        last = deque[bytes](maxlen=MOST_LINES)
         for _, line in lines:
+            last.append(line)
             if self.begin_s is None:
                 self.begin_s = self._time_of(line)
             if may_be_start(line) and (found := self._start(line)) is not None:
+                self.end_s = found.at_s if self.end_s is None else max(found.at_s, self.end_s)
                 yield found
-        self.end_s = self._time_of(line)
+            elif self._stamps.may_repeat:  # any line says when the hour begins anew
+                self._time_of(line)
+        times = map(self._time_of, reversed(last))
+        at_s = next((one for one in times if one is not None), None)
+        if at_s is not None:
+            self.end_s = at_s if self.end_s is None else max(at_s, self.end_s)
 
     def _start(self, line: bytes) -> Start | None:
         stamp, message = read_json(line) if is_json(line) else read_text(line)
@@ -75,7 +87,7 @@ class SyslogReader:
             command, cut = found["command"], False
         else:
             return None
-        at_s = self._stamps.read(stamp)
+        at_s = self._stamps.read_start(stamp, command)
         return None if at_s is None else Start(command, at_s, cut=cut)
 
     def _time_of(self, line: bytes) -> float | None:

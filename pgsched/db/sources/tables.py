@@ -3,7 +3,9 @@
 Invariant: nothing is written, rows and bytes are bounded, and nothing runs that others have put into the database.
 
 A view would run functions of whoever made it, with the rights of whoever reads it
-(https://www.postgresql.org/docs/current/sql-createview.html). No scheduler keeps its jobs in one. And whoever owns a
+(https://www.postgresql.org/docs/current/sql-createview.html), and so would a policy of row security. No scheduler keeps
+its jobs in a view, and only pg_cron has a policy, which calls no function of anybody's. A table is read alone, without
+tables that inherit from it: one may be foreign. And whoever owns a
 database may put a schema before pg_catalog in everybody's search path, with functions and operators of its own. So the
 path is only read, to find the table in it.
 """
@@ -25,7 +27,7 @@ from pgsched.errors import InputError
 MOST_ROWS = 20_000
 MOST_BYTES = 256 * 1024 * 1024
 AT_ONCE = 200  # rows that are fetched together
-ORDINARY = ("r", "p")  # pg_class.relkind: a table, and one with partitions
+ORDINARY = "r"  # pg_class.relkind: a table, and none with partitions, of which one may be foreign
 # A standby will do, and the tables are where the user's own search path finds them.
 SETTINGS = {"default_transaction_read_only": "on", "search_path": None}
 FIND_TABLE = b"""
@@ -34,6 +36,23 @@ FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.rel
 WHERE c.relname = %(table)s AND n.nspname = ANY (%(schemas)s)
 ORDER BY pg_catalog.array_position(%(schemas)s::name[], n.nspname)
 LIMIT 1
+"""
+
+
+# The policy of pg_cron is known by its text: operators are PostgreSQL's own, and the column has no cast.
+FIND_POLICY = b"""
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_policy AS p
+    WHERE p.polrelid = %(oid)s AND p.polcmd IN ('r', '*') AND p.polqual IS NOT NULL
+      AND NOT (
+          pg_catalog.pg_get_expr(p.polqual, p.polrelid) IN ('(username = CURRENT_USER)', '(CURRENT_USER = username)')
+          AND EXISTS (
+              SELECT FROM pg_catalog.pg_attribute AS a
+              WHERE a.attrelid = p.polrelid AND a.attname = 'username'
+                AND a.atttypid IN ('pg_catalog.text'::pg_catalog.regtype, 'pg_catalog.name'::pg_catalog.regtype)
+          )
+      )
+) AND pg_catalog.row_security_active(%(oid)s::pg_catalog.oid)
 """
 
 
@@ -74,7 +93,7 @@ def read_table(conn: Connection[Any], table: str) -> list[Row]:
     with sealed_path(conn) as schemas, conn.cursor("import", row_factory=dict_row) as cursor:
         name = check_table(conn, table, schemas)
         cursor.itersize = AT_ONCE
-        for row in cursor.execute(composing.SQL("SELECT * FROM {}").format(name)):
+        for row in cursor.execute(composing.SQL("SELECT * FROM ONLY {}").format(name)):
             size += sum(len(value) for value in row.values() if isinstance(value, str | bytes))
             found.append(row)
             check_size(table, len(found), size)
@@ -85,19 +104,22 @@ def check_table(conn: Connection[Any], table: str, schemas: list[str]) -> compos
     """Return the whole name of a table, which is locked until the transaction ends. `schemas`: where to look for it.
 
     The server counts the bytes before any are fetched. Raises InputError for a table that is not there, for what is no
-    ordinary table, and for one with too many rows or bytes.
+    ordinary table, for one with a policy, and for one with too many rows or bytes.
     """
     found = find_table(conn, table, schemas)
     if found is None:
         raise InputError(f"there is no table {table} in the database {conn.info.dbname}", "source")
-    if found.kind not in ORDINARY:
+    if found.kind != ORDINARY:
         raise InputError(f"{table} is no table: a view would run what its maker likes, with your rights", "source")
     name = composing.Identifier(found.schema, table.rpartition(".")[2])
     conn.execute(composing.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(name))
     if find_table(conn, table, schemas) != found:
         raise InputError(f"the table {table} was replaced while it was read", "source")
+    if (conn.execute(FIND_POLICY, {"oid": found.oid}).fetchone() or (True,))[0]:
+        text = "has a policy, which runs what its maker likes, with your rights: read it as its owner or a superuser"
+        raise InputError(f"{table} {text}", "source")
     counted = composing.SQL(
-        "SELECT count(*), coalesce(sum(octet_length(t::text)), 0)::bigint FROM (SELECT * FROM {} LIMIT {}) AS t"
+        "SELECT count(*), coalesce(sum(octet_length(t::text)), 0)::bigint FROM (SELECT * FROM ONLY {} LIMIT {}) AS t"
     ).format(name, composing.Literal(MOST_ROWS + 1))
     rows, size = conn.execute(counted).fetchone() or (0, 0)
     check_size(table, rows, size)

@@ -17,18 +17,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.core.policies import LONGEST
-from pgsched.errors import InputError
+from pgsched.core.schedule.cron import parse
+from pgsched.errors import InputError, ScheduleError
 from pgsched.importers.apscheduler.cron import NotWritten
 from pgsched.importers.apscheduler.pickles import CLASSES, Foreign, Known, PickleRefused, describe_kind, read_pickle
-from pgsched.importers.apscheduler.triggers import read_trigger
+from pgsched.importers.apscheduler.times import NotRead, read_datetime
+from pgsched.importers.apscheduler.triggers import Plan, read_trigger
 from pgsched.importers.arguments import add_arguments
 from pgsched.importers.file_values import omit_refused
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
 from pgsched.importers.job_names import JobNames, clean_name, clean_text
 
 MOST_JOBS = 20_000
+INSTANT = timedelta(microseconds=1)
 MOST_BYTES = 64 * 1024 * 1024  # of a file that `export_jobs` wrote
 LONGEST_NAME = 200
+MOST_INSTANCES = 10_000
+DAMAGED = (ValueError, OverflowError, RecursionError, ScheduleError)  # what a value that nobody foresaw may raise
 MADE_UP = re.compile(r"[0-9a-f]{32}")  # an id that APScheduler has chosen
 # What a job has that was added without further words.
 DEFAULT_GRACE_S = 1
@@ -98,7 +103,7 @@ def job_id(job: Any) -> str:
 
 
 def import_states(states: list[tuple[str, Any]], omitted: list[Omitted], now: datetime) -> Imported:
-    """Return the jobs of their states. Raises InputError for too many."""
+    """Return the jobs of their states. Raises InputError for too many, and for too many characters."""
     if len(states) > MOST_JOBS:
         raise InputError(f"{len(states):,} jobs; at most {MOST_JOBS:,} are read at once")
     found = Imported(remarks=list(ABOUT_ALL), omitted=omitted)
@@ -109,7 +114,10 @@ def import_states(states: list[tuple[str, Any]], omitted: list[Omitted], now: da
         except NotWritten as error:
             found.omitted.append(omit(identity, Reason.SCHEDULE, str(error)))
             continue
-        found.jobs.append(replace(job, name=names.take_first(job.name, f"{job.name[:150]} {identity[:12]}")))
+        except DAMAGED as error:
+            found.omitted.append(omit(identity, Reason.SCHEDULE, f"a damaged state: {type(error).__name__}"))
+            continue
+        found.add(replace(job, name=names.take_first(job.name, f"{job.name[:150]} {identity[:12]}")))
     return omit_refused(found)
 
 
@@ -123,6 +131,7 @@ def import_job(identity: str, state: Any, now: datetime) -> ImportedJob:
     if not (isinstance(state, dict) and isinstance(state.get("func"), str) and state["func"] and "trigger" in state):
         raise NotWritten("no state of a job")
     plan = read_trigger(state["trigger"], now)
+    add_next_run(plan, read_next_run(state.get("next_run_time")), now)
     function = state["func"].replace(":", ".")[:1000]
     title = state.get("name") if isinstance(state.get("name"), str) else ""
     name = (title or function if MADE_UP.fullmatch(identity) or not identity else identity)[:LONGEST_NAME]
@@ -142,6 +151,38 @@ def import_job(identity: str, state: Any, now: datetime) -> ImportedJob:
     return ImportedJob(name, columns, remarks, f"job {identity[:LONGEST_NAME]}")
 
 
+def read_next_run(value: Any) -> datetime | None:
+    """Return the instant of the next run; None where there is none, or no instant."""
+    try:
+        return read_datetime(value)
+    except NotRead:
+        return None
+
+
+def add_next_run(plan: Plan, at: datetime | None, now: datetime) -> None:
+    """Let a job begin with the next run that its state names.
+
+    APScheduler runs a job then, whatever its trigger says: `add_job(next_run_time=...)`, `modify_job`. An interval is
+    added to the time of the last run, so it counts from there on.
+    """
+    if at is None:
+        return
+    if "run_at" in plan.columns:
+        plan.columns["run_at"] = at
+    elif plan.columns["schedule"].startswith("@every"):
+        plan.columns["starts_at"] = at
+    elif at > now and "jitter" not in plan.columns:
+        schedule = parse(plan.columns["schedule"], plan.columns.get("timezone", "UTC"))
+        since = max(now, plan.columns.get("starts_at", now) - INSTANT)
+        if schedule.after(since) == at:
+            return
+        plan.columns["starts_at"] = at
+        plan.remarks.append(Remark(Reason.ANCHOR, "its next run was put off: no slot before that", "starts_at"))
+        if schedule.after(at - INSTANT) != at:
+            text = f"its next run was set to {at:%Y-%m-%d %H:%M:%S} UTC, which its trigger does not name"
+            plan.remarks.append(Remark(Reason.SCHEDULE, text, "starts_at"))
+
+
 def add_executor(columns: dict[str, Any], executor: Any) -> list[Remark]:
     """Add the queue that stands for another executor than the default one."""
     if executor in (None, "", "default") or not isinstance(executor, str):
@@ -156,8 +197,9 @@ def add_instances(columns: dict[str, Any], most: Any) -> list[Remark]:
         return []
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
         raise NotWritten(f"max_instances {describe_kind(most)}")
-    columns["overlap"], columns["concurrency_limit"] = "allow", min(most, 10_000)
-    return [Remark(Reason.MAX_INSTANCES, f"max_instances={most}", "concurrency_limit")]
+    columns["overlap"], columns["concurrency_limit"] = "allow", min(most, MOST_INSTANCES)
+    shown = most if most <= MOST_INSTANCES else f"more than {MOST_INSTANCES}"
+    return [Remark(Reason.MAX_INSTANCES, f"max_instances={shown}", "concurrency_limit")]
 
 
 def add_lateness(columns: dict[str, Any], grace: Any, coalesce: Any) -> None:

@@ -247,6 +247,9 @@ def _drop_marked(machine: _Machine, _: Any) -> None:
 
 
 def _put(machine: _Machine, index: int) -> None:
+    """Note the top of the stack. Raises PickleRefused for a number that no pickler gives: their hashes may collide."""
+    if index > MOST_OPCODES:
+        raise PickleRefused("the pickle has a number in its memo that is too large")
     machine.memo[index] = machine.stack[-1]
 
 

@@ -25,6 +25,7 @@ from pgsched.importers.schedules.lengths import every
 from pgsched.importers.schedules.spellings import Rule, add_choice, choose_spelling
 
 SECOND = timedelta(seconds=1)
+DEEPEST = 5  # combinations of one trigger, in each other
 # A wall clock that a zone skips is an instant for Python, and one that comes twice matches twice.
 CRON = Rule(shifts=True, repeats=True)
 # "If the resulting datetime is invalid due to a daylight saving forward shift, the date is discarded".
@@ -50,20 +51,39 @@ class Walls:
     jitter: Any
 
 
-def read_trigger(trigger: Any, now: datetime) -> Plan:
-    """Return the columns of a trigger. Raises NotWritten."""
+def read_trigger(trigger: Any, now: datetime, depth: int = 0) -> Plan:
+    """Return the columns of a trigger. `depth`: in so many combinations. Raises NotWritten."""
     if not isinstance(trigger, Known) or not trigger.name.startswith(TRIGGERS):
         raise NotWritten(f"the trigger {describe_kind(trigger)}, which is none of APScheduler's own")
-    read = READERS.get(trigger.name.rpartition(".")[2])
+    kind = trigger.name.rpartition(".")[2]
+    read = READERS.get(kind)
     state = trigger.state[1] if isinstance(trigger.state, tuple) and len(trigger.state) == 2 else trigger.state
     if read is None or not isinstance(state, dict):
         raise NotWritten(f"the trigger {trigger.name}, whose state is not read")
     try:
+        if kind in COMBINATIONS and len(children := read_children(state)) == 1:
+            return read_only_child(children[0], state.get("jitter"), now, depth + 1)
         return read(state, now)
+    except ScheduleError as error:  # 30 February
+        raise NotWritten(str(error)) from None
     except NotRead as error:
         raise NotWritten(f"{error} in a trigger") from None
     except KeyError as error:
         raise NotWritten(f"a trigger without {error}") from None
+
+
+def read_only_child(child: Known, jitter: Any, now: datetime, depth: int) -> Plan:
+    """Return the columns of a combination of one trigger, with the random delay of the combination. Raises NotWritten.
+
+    A trigger may contain itself.
+    """
+    if depth > DEEPEST:
+        raise NotWritten("combinations that are nested too deeply")
+    plan = read_trigger(child, now, depth)
+    if jitter and "jitter" in plan.columns:
+        raise NotWritten("a combination of triggers with random delays of their own")
+    add_jitter(plan, jitter, adds_up=str(plan.columns.get("schedule")).startswith("@every"))
+    return plan
 
 
 def read_cron(state: dict[str, Any], now: datetime) -> Plan:
@@ -123,7 +143,7 @@ def add_jitter(plan: Plan, jitter: Any, *, adds_up: bool = False) -> None:
     if not jitter:
         return
     if not isinstance(jitter, int | float) or not 0 < jitter < 86_400:
-        raise NotWritten(f"the jitter {jitter!r:.20}")
+        raise NotWritten("a jitter that is no number of seconds, negative, or a day or more")
     plan.columns["jitter"] = timedelta(seconds=jitter)
     reason = Reason.JITTER_ADDS_UP if adds_up else Reason.JITTER
     plan.remarks.append(Remark(reason, f"jitter={jitter:g}", "jitter"))
@@ -152,10 +172,7 @@ def read_run_date(state: dict[str, Any], now: datetime) -> Plan:
 
 def read_or(state: dict[str, Any], now: datetime) -> Plan:
     """Return the columns of an `or` of cron triggers: their expressions with `;` between."""
-    children = read_children(state)
-    if len(children) == 1:
-        return read_trigger(children[0], now)
-    walls = [read_child_walls(child) for child in children]
+    walls = [read_child_walls(child) for child in read_children(state)]
     if len({(one.timezone, one.start, one.end, one.cron.years) for one in walls}) > 1:
         raise NotWritten("an `or` of triggers with different zones, starts or ends")
     plans = [plan_walls(replace(one, jitter=None), CRON, now) for one in walls]
@@ -170,10 +187,7 @@ def read_or(state: dict[str, Any], now: datetime) -> Plan:
 
 def read_and(state: dict[str, Any], now: datetime) -> Plan:
     """Return the columns of an `and` of cron triggers: the wall clocks that all of them name."""
-    children = read_children(state)
-    if len(children) == 1:
-        return read_trigger(children[0], now)
-    walls = [read_child_walls(child) for child in children]
+    walls = [read_child_walls(child) for child in read_children(state)]
     if len({one.timezone for one in walls}) > 1:
         raise NotWritten("an `and` of triggers in different zones")
     met = replace(walls[0], jitter=common_jitter(state, walls))
@@ -246,8 +260,10 @@ def read_calendar_interval(state: dict[str, Any], now: datetime) -> Plan:
     """Return the columns of a calendar interval that a cron expression can name: each day, week, year, or n months."""
     start = read_date(state["start_date"])
     clock = state["time"]
-    if not (isinstance(clock, list | tuple) and len(clock) == 3 and all(one in range(60) for one in clock)):
+    if not is_whole(clock, 3) or not (clock[0] in range(24) and {clock[1], clock[2]} <= {*range(60)}):
         raise NotWritten("a damaged time of the day")
+    if not is_whole(state["interval"], 4):
+        raise NotWritten("a damaged interval")
     hour, minute, second = clock
     fields = Fields(frozenset({minute}), frozenset({hour}), seconds=frozenset({second}))
     match state["interval"]:
@@ -270,6 +286,12 @@ def read_calendar_interval(state: dict[str, Any], now: datetime) -> Plan:
     return plan_walls(walls, CALENDAR_INTERVAL, now)
 
 
+def is_whole(value: Any, length: int) -> bool:
+    """Check whether a value is a list of so many whole numbers."""
+    return isinstance(value, list | tuple) and len(value) == length and all(type(one) is int for one in value)
+
+
+COMBINATIONS = ("AndTrigger", "OrTrigger")
 READERS: dict[str, Callable[[dict[str, Any], datetime], Plan]] = {
     "CronTrigger": read_cron,
     "IntervalTrigger": read_interval,

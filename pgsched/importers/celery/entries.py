@@ -92,7 +92,7 @@ class Entry:
     """An entry of a schedule, as plain data.
 
     `parameters`: the names of the parameters of the task, where they are known.
-    `own_clock`: the schedule has a nowfun.
+    `own_clock`: the schedule has a nowfun. `remarks`: what could not be read.
     """
 
     name: str
@@ -105,6 +105,7 @@ class Entry:
     options: Mapping[str, Any] = field(default_factory=dict)
     parameters: Sequence[str] | None = None
     own_clock: bool = False
+    remarks: Sequence[Remark] = ()
     enabled: bool = True
     one_off: bool = False
     starts_at: datetime | None = None
@@ -113,7 +114,7 @@ class Entry:
 
 
 def import_entries(entries: Iterable[Entry], settings: Settings, now: datetime) -> Imported:
-    """Return the jobs of the entries. Raises InputError for too many, and for a zone that is not known."""
+    """Return the jobs of the entries. Raises InputError for too many or too long ones, and for a zone not known."""
     try:
         zones.zone(settings.timezone)
     except ScheduleError as error:
@@ -130,7 +131,7 @@ def import_entries(entries: Iterable[Entry], settings: Settings, now: datetime) 
         if isinstance(job, Omitted):
             found.omitted.append(job)
         else:
-            found.jobs.append(replace(job, name=names.take(job.name)))
+            found.add(replace(job, name=names.take(job.name)))
     return omit_refused(found)
 
 
@@ -148,7 +149,7 @@ def import_entry(entry: Entry, settings: Settings, now: datetime) -> ImportedJob
         return Omitted(entry.where, entry.source, Remark(Reason.SCHEDULE, str(error)))
     if entry.own_clock:
         remarks.append(Remark(Reason.NOWFUN, "nowfun", "schedule"))
-    remarks += add_life(columns, entry)
+    remarks += [*entry.remarks, *add_life(columns, entry)]
     remarks += add_arguments(columns, entry.args or None, entry.kwargs or None, parameters=entry.parameters)
     columns |= POLICIES
     if isinstance(entry.schedule, Crontab) and (deadline := read_seconds(settings.starting_deadline)) is not None:

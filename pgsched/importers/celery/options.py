@@ -87,7 +87,10 @@ def add_expiry(columns: dict[str, Any], value: Any, tz: ZoneInfo) -> Remark:
         columns["start_deadline"] = length
         return Remark(Reason.EXPIRES, f"expires after {length}", "start_deadline")
     if isinstance(value, datetime):
-        columns["ends_at"] = (value if value.tzinfo else value.replace(tzinfo=tz)).astimezone(UTC)
+        try:
+            columns["ends_at"] = (value if value.tzinfo else value.replace(tzinfo=tz)).astimezone(UTC)
+        except OverflowError:
+            return Remark(Reason.OPTION, f"expires={value!r:.100}", "task")
         return Remark(Reason.EXPIRES, "expires at an instant", "ends_at")
     return Remark(Reason.OPTION, f"expires={value!r:.100}", "task")
 

@@ -134,7 +134,10 @@ def read_instant(value: Any) -> datetime | None:
             return None
     if not isinstance(value, datetime):
         return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:  # the year 0001, east of Greenwich
+        return None
 
 
 def read_json(text: Any, empty: Any) -> Any:

@@ -25,10 +25,12 @@ from pgsched.importers.crontab.fields import LineRefused, translate_fields, tran
 from pgsched.importers.crontab.lines import BadLine, Entry, Setting, read_crontab
 from pgsched.importers.file_values import omit_refused
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
-from pgsched.importers.job_names import JobNames, clean_name, name_of_command
+from pgsched.importers.job_names import JobNames, clean_name, left_running, name_of_command
+from pgsched.importers.variables import split_own
 
 DEFAULT_PATH = "/usr/bin:/bin"
 DEFAULT_SHELL = "/bin/sh"
+MOST_NAMED, LONGEST_SHOWN = 20, 300  # jobs, and characters of a setting, that the head names
 # Settings that are for cron itself.
 FOR_CRON = {"MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "CRON_TZ", "RANDOM_DELAY", "MLS_LEVEL",
             "LOGNAME", "USER", "START_HOURS_RANGE", "NO_MAIL_OUTPUT"}  # fmt: skip
@@ -69,6 +71,7 @@ def import_crontab(text: str, options: CrontabOptions, names: JobNames | None = 
             reading.omit(line, line.remark)
         else:
             reading.add_entry(line)
+    reading.add_mail()
     return omit_refused(reading.imported)
 
 
@@ -81,6 +84,7 @@ class _Reading:
         self._options = options
         self._names = names
         self._variables: dict[str, str] = {}
+        self._mail: list[tuple[str, list[str]]] = []  # settings of MAILTO, each with the jobs below it
         entries = [line for line in self.lines if isinstance(line, Entry)]
         self._users = {line.user for line in entries}
         self._alone = len(entries) == 1
@@ -89,12 +93,20 @@ class _Reading:
         """Note a setting, which holds for the lines below it."""
         self._variables[line.name] = line.value
         shown = f"{self._where(line.number)}: {line.name}={line.value}"
-        if line.name == "MAILTO" and line.value:
-            text = f"{shown}: see alert_after_failures, and --alert-apprise"
-            self.imported.remarks.append(Remark(Reason.MAILTO, text))
+        if line.name == "MAILTO":
+            self._mail.append((shown if line.value else "", []))
         if line.name == "CRON_TZ" and line.value:
             text = f"{shown}: read as cronie does; the cron of Debian would ignore it"
             self.imported.remarks.append(Remark(Reason.TIME_ZONE, text))
+
+    def add_mail(self) -> None:
+        """Say which jobs lose their mail: those below a MAILTO that is not empty."""
+        for shown, names in self._mail:
+            if shown and names:
+                more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+                text = f"{shown[:LONGEST_SHOWN]}: no mail from {', '.join(names[:MOST_NAMED])}{more}:"
+                text += " see alert_after_failures, and --alert-apprise"
+                self.imported.remarks.append(Remark(Reason.MAILTO, text))
 
     def omit(self, line: Entry | BadLine, remark: Remark) -> None:
         """Note a line that becomes no job."""
@@ -119,7 +131,9 @@ class _Reading:
             shown = " ".join(sorted(others)).replace("n", "-n").replace("q", "-q")
             remarks.append(Remark(Reason.FLAGS, f"{shown} is left out"))
         job = ImportedJob(self._name(line), columns, remarks, self._where(line.number), line.text)
-        self.imported.jobs.append(job)
+        self.imported.add(job)
+        if self._mail:
+            self._mail[-1][1].append(job.name)
 
     def _where(self, number: int) -> str:
         return f"{self._options.label} line {number}".strip()
@@ -155,11 +169,13 @@ class _Reading:
     def _command(self, line: Entry, remarks: list[Remark]) -> dict[str, Any]:
         shell = self._variables.get("SHELL") or DEFAULT_SHELL
         env = {name: value for name, value in self._variables.items() if name not in FOR_CRON}
-        for name in [name for name in env if name.startswith("PGSCHED_")]:
-            remarks.append(Remark(Reason.ENVIRONMENT, f"{name} is left out: pgsched sets such names itself", "args"))
-            del env[name]
+        env, own = split_own({"PATH": DEFAULT_PATH} | env)
+        remarks += own
         env.pop("SHELL", None)
-        args: dict[str, Any] = {"env": {"PATH": DEFAULT_PATH} | env}
+        args: dict[str, Any] = {"env": env}
+        if found := left_running(line.command):
+            text = f"{found}: what still runs when the command ends is killed; let the command wait for it"
+            remarks.append(Remark(Reason.BACKGROUND, text, "task" if shell == DEFAULT_SHELL else "args"))
         if shell != DEFAULT_SHELL:
             args = {"argv": ["-c", line.command], "env": {**args["env"], "SHELL": shell}}
         if self._options.timezone != "UTC":

@@ -13,13 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pgsched.importers.crontab.fields import LineRefused
-from pgsched.importers.imported import Remark
+from pgsched.importers.imported import Reason, Remark
 
-SETTING = re.compile(r"""[ \t]*("[^"]*"|'[^']*'|[^\s='"]+)[ \t]*=[ \t]*(.*?)[ \t]*""")
+SETTING = re.compile(r"""[ \t]*("[^"]*"|'[^']*'|[^\s='"]+)[ \t]*=[ \t]*(.*)""")
 FLAGS = re.compile(r"((?:-[nqs]+[ \t]+)+)(?=\S)")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\$?(?::[^\s/]+)?(?:/\S+)?")
 BLANKS = re.compile(r"[ \t]+")
 LONGEST_LINE = 65_536
+LONGEST_SHOWN = 300  # characters of a line that is too long
+TOO_LONG = f"longer than {LONGEST_LINE} characters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,10 @@ def read_crontab(text: str, *, user_column: bool) -> Iterator[Setting | Entry | 
         stripped = line.strip(" \t\r")
         if not stripped or stripped.startswith("#"):
             continue
-        if match := SETTING.fullmatch(line.rstrip("\r")):
+        if len(stripped) > LONGEST_LINE:
+            yield BadLine(number, stripped[:LONGEST_SHOWN], Remark(Reason.REFUSED, TOO_LONG))
+            continue
+        if match := SETTING.fullmatch(line.rstrip(" \t\r")):
             yield Setting(number, _unquoted(match[1]), _unquoted(match[2]))
             continue
         try:
@@ -73,8 +78,6 @@ def _unquoted(text: str) -> str:
 
 
 def _entry(number: int, line: str, user_column: bool) -> Entry:
-    if len(line) > LONGEST_LINE:
-        raise LineRefused(f"longer than {LONGEST_LINE} characters")
     flags: set[str] = set()
     left = line
     if left.startswith("-") and len(left) > 1 and left[1] in "*@0123456789~":  # cronie: write no line to syslog

@@ -32,7 +32,9 @@ DEFAULT_BACKOFF_LIMIT = 6
 IN_PLACE_BACKOFF = timedelta(minutes=5)  # of containers that restart in their pod
 LISTS = ("List", "CronJobList")
 MOST_ITEMS = 10_000
+MOST_RULES = 20  # of podFailurePolicy, as in the API
 SLOTS_COMPARED = 50
+LONGEST_SHOWN = 300  # characters of a name that comments repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ def _cronjobs(manifest: Manifest) -> Iterator[Manifest]:
     if kind == "CronJob":
         yield manifest
     elif kind in LISTS and isinstance(value.get("items"), list):
-        for item in value["items"][:MOST_ITEMS]:
+        if len(value["items"]) > MOST_ITEMS:
+            raise ManifestError(manifest.line, f"a list of more than {MOST_ITEMS:,} items: import it in parts")
+        for item in value["items"]:
             if isinstance(item, dict) and (kind == "CronJobList" or item.get("kind") == "CronJob"):
                 yield Manifest(manifest.line, item)
 
@@ -101,7 +105,7 @@ def _add(manifest: Manifest, options: ManifestOptions, names: ManifestNames, imp
         metadata = cronjob.at("metadata")
         name = metadata.text("name") or metadata.text("generateName")
         namespace = metadata.text("namespace")
-        source = f"CronJob {namespace + '/' if namespace else ''}{name or ''}".strip()
+        source = f"CronJob {namespace + '/' if namespace else ''}{name or ''}".strip()[:LONGEST_SHOWN]
         if not name:
             raise FieldRefused("metadata.name is missing")
         columns, remarks = _columns(cronjob.at("spec"), options, names, namespace, imported)
@@ -113,7 +117,7 @@ def _add(manifest: Manifest, options: ManifestOptions, names: ManifestNames, imp
         imported.omitted.append(Omitted(where, source, Remark(Reason.NO_COMMAND, str(error))))
     else:
         taken = names.jobs.take(name) if namespace is None else names.jobs.take_first(name, f"{namespace}/{name}")
-        imported.jobs.append(ImportedJob(taken, columns, remarks, where, source))
+        imported.add(ImportedJob(taken, columns, remarks, where, source))
 
 
 def _columns(
@@ -222,11 +226,14 @@ def _attempts(job: Fields, pod: Fields, remarks: list[Remark]) -> dict[str, Any]
 def _failure_policy(job: Fields, unknown: list[str]) -> dict[str, Any]:
     """Return dead_codes for exit codes that fail a Job at once."""
     codes: set[int] = set()
-    for rule in job.at("podFailurePolicy").list("rules"):
+    rules = job.at("podFailurePolicy").list("rules")
+    if len(rules) > MOST_RULES:
+        raise FieldRefused(f"podFailurePolicy has more than {MOST_RULES} rules")
+    for rule in rules:
         exits = rule.at("onExitCodes")
         values = exits.texts("values")
         if rule.text("action") == "FailJob" and exits.text("operator") == "In" and "containerName" not in exits:
-            codes |= {int(one) for one in values if one.isdecimal() and int(one[:4]) <= 255}
+            codes |= {int(one) for one in values if one.isdecimal() and len(one) <= 12 and int(one) <= 255}
         elif "podFailurePolicy" not in unknown:
             unknown.append("podFailurePolicy")
     return {"dead_codes": sorted(codes)} if codes else {}

@@ -11,6 +11,7 @@ from typing import Any
 TRUE, FALSE = {"true", "True", "TRUE", "yes", "Yes", "on", "On", "y"}, {"false", "False", "FALSE", "no", "No", "off",
                                                                        "Off", "n"}  # fmt: skip
 BIGGEST = 2**31 - 1
+MOST_LISTED = 1000  # values of one list; an alias may name it ten thousand times
 
 
 class FieldRefused(Exception):
@@ -68,16 +69,22 @@ class Fields:
             raise FieldRefused(f"{self._where(name)}: {text!r:.40} is neither true nor false")
         return True
 
+    def _listed(self, name: str) -> list[Any]:
+        values = self._values.get(name) or []
+        if not isinstance(values, list):
+            raise FieldRefused(f"{self._where(name)} is no list")
+        if len(values) > MOST_LISTED:
+            raise FieldRefused(f"{self._where(name)} has more than {MOST_LISTED} values")
+        return values
+
     def texts(self, name: str) -> list[str]:
         """Return a list of texts; an empty one where there is none."""
-        values = self._values.get(name) or []
-        if not isinstance(values, list) or not all(one is None or isinstance(one, str) for one in values):
+        values = self._listed(name)
+        if not all(one is None or isinstance(one, str) for one in values):
             raise FieldRefused(f"{self._where(name)} is no list of texts")
         return [one or "" for one in values]
 
     def list(self, name: str) -> list[Fields]:
         """Return a list of mappings; an empty one where there is none."""
-        values = self._values.get(name) or []
-        if not isinstance(values, list):
-            raise FieldRefused(f"{self._where(name)} is no list")
+        values = self._listed(name)
         return [Fields(one, f"{self._where(name)}[{number}]") for number, one in enumerate(values)]

@@ -44,13 +44,15 @@ class Settings:
     """Settings of the server.
 
     `database`: where pgsched's jobs run. `timezone`: cron.timezone, None where the role may not see it.
-    `match_both`: cron.match_dom_and_dow. `sees_all`: the role sees the jobs of other roles, too.
+    `match_both`: cron.match_dom_and_dow. `sees_all`: the role sees the jobs of other roles, too. `port`: of the server,
+    None where it is not known.
     """
 
     database: str
     timezone: str | None = "GMT"
     match_both: bool = False
     sees_all: bool = True
+    port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Row:
     database: str
     username: str
     nodename: str = "localhost"
+    nodeport: int | None = None
     active: bool = True
     jobname: str | None = None
 
@@ -101,7 +104,7 @@ def import_rows(rows: Iterable[Row], settings: Settings, now: datetime) -> Impor
             continue
         if row.username != usual_role:
             job.remarks.append(Remark(Reason.ROLE, f"it ran as {row.username}"))
-        found.jobs.append(job)
+        found.add(job)
     return omit_refused(found)
 
 
@@ -134,15 +137,26 @@ def import_row(row: Row, name: str, settings: Settings, timezone: str, now: date
         words = " ".join(found[1].split()).upper()
         may = ", if its procedure commits" if words == "CALL" else ""
         remarks.append(Remark(Reason.TRANSACTION, f"{words}{may}", "task"))
-    if row.database != settings.database or row.nodename not in LOCAL_NODES:
+    node = other_server(row, settings.port)
+    if node is not None:
         columns["args"] = {"dsn": row.database}
-        at = f" on {row.nodename}" if row.nodename not in LOCAL_NODES else ""
-        remarks.append(Remark(Reason.DATABASE, f"database {row.database}{at}", "args"))
+        remarks.append(Remark(Reason.SERVER, f"database {row.database} on {node}", "args"))
+    elif row.database != settings.database:
+        columns["args"] = {"dsn": row.database}
+        remarks.append(Remark(Reason.DATABASE, f"database {row.database}", "args"))
     columns |= {"catch_up": "skip", "max_attempts": 1}
     if not row.active:
         columns["paused"] = True
         remarks.append(Remark(Reason.SUSPENDED, "active is false", "paused"))
     return ImportedJob(name, columns, remarks, row.where, row.schedule)
+
+
+def other_server(row: Row, port: int | None) -> str | None:
+    """Return host and port of the server on which a job runs; None where it is the server with this port."""
+    same_port = port is None or row.nodeport is None or row.nodeport == port
+    if row.nodename in LOCAL_NODES and same_port:
+        return None
+    return row.nodename[:200] + ("" if row.nodeport is None else f":{row.nodeport}")
 
 
 def add_schedule(

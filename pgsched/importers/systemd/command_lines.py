@@ -23,6 +23,7 @@ CODED = re.compile(r"x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F
 VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
 WHOLE_VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 PREFIX = re.compile(r"[-@:+!|]*")
+MOST_CHARACTERS = 1024 * 1024  # of a command: it may name a long variable many times
 NOT_CARRIED = {"@": "another argv[0]", "+": "full rights", "!": "other rights", "|": "the user's shell"}
 
 
@@ -59,9 +60,13 @@ def _command(unit: Unit, words: list[tuple[str, bool]], variables: Mapping[str, 
     program = unit.resolve(first[prefix.end() :])
     if not program or "$" in program:
         raise CommandRefused(f"{first!r:.60} is no program")
-    found = [program]
+    found, left = [program], MOST_CHARACTERS
     for word, _ in words[1:]:
         resolved = unit.resolve(word)
+        put_in = (variables.get(one[1] or one[2] or "", "") for one in VARIABLE.finditer(resolved))
+        left -= len(resolved) + sum(map(len, put_in))
+        if left < 0:
+            raise CommandRefused(f"a command of more than {MOST_CHARACTERS:,} characters")
         found.extend([resolved] if ":" in prefix[0] else _expand(resolved, variables))
     return ServiceCommand(tuple(found), "-" in prefix[0])
 

@@ -53,7 +53,7 @@ def elapse_settings(timer: Unit) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for name, value in timer.assignments("Timer"):
         if name in ELAPSING:
-            found = [*found, (name, value)] if value else []
+            found.append((name, value)) if value else found.clear()
     return found
 
 

@@ -19,6 +19,7 @@ from pgsched.importers.imported import Reason, Remark
 from pgsched.importers.systemd.command_lines import CommandRefused, ServiceCommand, parse_commands, parse_environment
 from pgsched.importers.systemd.time_spans import parse_span
 from pgsched.importers.systemd.units import FALSE, Unit, UnresolvedSpecifier
+from pgsched.importers.variables import split_own
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 ONESHOT, SIMPLE = ("oneshot",), ("simple", "exec")
@@ -106,7 +107,10 @@ def _as_command(service: Unit, timezone: str, of_users: bool) -> ServiceJob:
     )
     if not commands or (len(commands) > 1 and not oneshot):
         raise CommandRefused(f"{len(commands)} commands in ExecStart")
+    if len(before) + len(commands) + len(after) > 1 and service.values("Service", "SuccessExitStatus"):
+        raise CommandRefused("SuccessExitStatus for several commands")
     user = service.value("Service", "User")
+    variables, remarks = split_own(variables)
     env = {"PATH": PATH} | ({"TZ": timezone} if timezone != "UTC" else {})
     args: dict[str, Any] = {"env": env | variables}
     directory = _directory(service, of_users)
@@ -118,7 +122,7 @@ def _as_command(service: Unit, timezone: str, of_users: bool) -> ServiceJob:
     if codes != [0]:
         columns["success_codes"] = codes
     resolved = None if user is None else service.resolve(user)
-    return ServiceJob(columns, resolved or (None if of_users else "root"), ())
+    return ServiceJob(columns, resolved or (None if of_users else "root"), tuple(remarks))
 
 
 def _command_columns(commands: list[ServiceCommand], wrapper: list[str], args: dict[str, Any]) -> dict[str, Any]:

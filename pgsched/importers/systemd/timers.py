@@ -77,9 +77,7 @@ def _import_timer(files: UnitFiles, name: str, options: TimerOptions, names: Job
         if number:
             text = "its timer has times in two zones: this job does not know whether the other one runs"
             job.remarks.append(Remark(Reason.SCHEDULE, text, "timezone"))
-        imported.jobs.append(
-            ImportedJob(names.take(name.removesuffix(".timer")), job.columns, job.remarks, name, source)
-        )
+        imported.add(ImportedJob(names.take(name.removesuffix(".timer")), job.columns, job.remarks, name, source))
 
 
 def _service(files: UnitFiles, timer: Unit) -> Unit:
@@ -109,6 +107,12 @@ def _job(
         columns |= {"catch_up": "latest", "catch_up_window": LONGEST}
         remarks.append(Remark(Reason.PERSISTENT, "what no worker started runs once, however late", "catch_up"))
     columns |= _delay(timer, remarks)
+    if files.enabled is not None and timer.name not in files.enabled and any(timer.items("Install")):
+        columns["paused"] = True
+        remarks.append(Remark(Reason.SUSPENDED, "the timer is not enabled: no link starts it", "paused"))
+    remarks.extend(
+        Remark(Reason.UNREADABLE, f"{unit.name}.d/{text}"[:300]) for unit in (timer, service) for text in unit.unread
+    )
     if service.is_true("Service", "RemainAfterExit"):
         remarks.append(Remark(Reason.SCHEDULE, "RemainAfterExit: its timer has started it only once", "schedule"))
     return ImportedJob(timer.name, columns | times.columns, remarks, timer.name)

@@ -3,15 +3,18 @@
 Invariant: a setting has the value that systemd has after the file and its drop-ins. An empty value takes the earlier
 ones of its name away; for a setting that holds one value, the last one counts.
 
-The syntax is that of systemd.syntax(7); templates and specifiers are those of systemd.unit(5). Specifiers that differ
-from machine to machine are not resolved.
+The syntax is that of systemd.syntax(7); templates, specifiers and drop-ins are those of systemd.unit(5). Drop-ins of
+all directories are applied in the order of their file names; of those with one name the first counts. Specifiers that
+differ from machine to machine are not resolved.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from pgsched.errors import InputError
 
 SECTION = re.compile(r"\[([^\[\]]+)\]")
 SPECIFIER = re.compile(r"%(.)")
@@ -23,6 +26,9 @@ SYSTEM_SPECIFIERS = {
 }  # fmt: skip
 
 
+DropIns = Mapping[str, Mapping[str, str | InputError | None]]
+
+
 class UnresolvedSpecifier(Exception):
     """A specifier whose value only the machine knows."""
 
@@ -31,14 +37,19 @@ class UnresolvedSpecifier(Exception):
 class UnitFiles:
     """The unit files of an import.
 
-    `texts`: by unit name. `drop_ins`: the texts of `NAME.d/*.conf`, in their order. `instances`: names of instances
-    that are enabled (`NAME@x.timer`). `masked`: names that are links to /dev/null. `of_users`: they are units of the
-    manager of a user.
+    `texts`: by unit name.
+    `drop_ins`: of each directory, the first one first: by NAME of `NAME.d`, the texts of its files by their names; None
+    for a link to /dev/null, an error for what cannot be read.
+    `instances`: names of instances that are enabled (`NAME@x.timer`).
+    `enabled`: names of all units that links enable; None where this is not known.
+    `masked`: names that are links to /dev/null.
+    `of_users`: they are units of the manager of a user.
     """
 
     texts: Mapping[str, str]
-    drop_ins: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    drop_ins: Sequence[DropIns] = ()
     instances: Sequence[str] = ()
+    enabled: frozenset[str] | None = None
     masked: frozenset[str] = frozenset()
     of_users: bool = False
 
@@ -48,11 +59,22 @@ class UnitFiles:
             if stored is not None and stored in self.texts:
                 unit = Unit(name, self.of_users)
                 unit.read(self.texts[stored])
-                for one in dict.fromkeys((stored, name)):
-                    for text in self.drop_ins.get(one, ()):
+                for file, text in sorted(self._drop_ins_of(name).items()):
+                    if isinstance(text, InputError):
+                        unit.unread.append(f"{file}: {text}")
+                    elif text is not None:
                         unit.read(text)
                 return unit
         return None
+
+    def _drop_ins_of(self, name: str) -> dict[str, str | InputError | None]:
+        """Return the drop-ins of a unit by file name: those of its own name before those of its type."""
+        found: dict[str, str | InputError | None] = {}
+        for names in ([*drop_in_names(name)], [name.rpartition(".")[2]]):
+            for directory in self.drop_ins:
+                for one in names:
+                    found = {**directory.get(one, {}), **found}
+        return found
 
 
 def template_of(name: str) -> str | None:
@@ -62,18 +84,36 @@ def template_of(name: str) -> str | None:
     return f"{prefix}@.{ending}" if at and dot and stem else None
 
 
+def drop_in_names(name: str) -> Iterator[str]:
+    """Yield the names of a unit's directories of drop-ins: `a-b.timer`, `a-.timer`; and those of its template."""
+    yield name
+    if (template := template_of(name)) is not None:
+        yield from drop_in_names(template)
+        return
+    stem, _, ending = name.rpartition(".")
+    prefix, at, _ = stem.partition("@")
+    while (dash := prefix.rfind("-", 0, len(prefix) - 1)) > 0:
+        prefix = prefix[: dash + 1]
+        yield f"{prefix}{at}.{ending}"
+
+
 def is_template(name: str) -> bool:
     """Check whether a unit is a template without an instance."""
     return "@." in name
 
 
 class Unit:
-    """A unit: its settings by section and name, each with its values in order."""
+    """A unit: its settings by section and name, each with its values in order.
+
+    `unread`: its drop-ins that cannot be read, each with the reason.
+    """
 
     def __init__(self, name: str, of_users: bool = False) -> None:
         self.name = name
+        self.unread: list[str] = []
         self._of_users = of_users
         self._settings: dict[str, list[tuple[str, str]]] = {}
+        self._emptied: dict[tuple[str, str], int] = {}  # by section and name: the place of its last empty value
 
     def read(self, text: str) -> None:
         """Add the settings of a file or a drop-in."""
@@ -90,12 +130,14 @@ class Unit:
     def _add(self, section: str, name: str, value: str) -> None:
         settings = self._settings.setdefault(section, [])
         if not value:
-            settings[:] = [one for one in settings if one[0] != name]
+            self._emptied[section, name] = len(settings)
         settings.append((name, value))
 
     def items(self, section: str) -> Iterator[tuple[str, str]]:
         """Yield the settings of a section that have a value, in order."""
-        yield from (one for one in self._settings.get(section, ()) if one[1])
+        for place, (name, value) in enumerate(self._settings.get(section, ())):
+            if value and place > self._emptied.get((section, name), -1):
+                yield name, value
 
     def assignments(self, section: str) -> Sequence[tuple[str, str]]:
         """Return all settings of a section in order, also those that take others away."""
@@ -150,17 +192,15 @@ def unescape(text: str) -> str:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Yield the lines, joined where one ends with a backslash. Comments are left out, also between joined lines."""
-    pending = ""
-    for raw in text.split("\n"):
-        line = raw.rstrip("\r")
+    pieces: list[str] = []
+    for raw in [*text.split("\n"), ""]:
+        line = raw.rstrip("\r") if pieces else raw.rstrip("\r").lstrip()
         if line.lstrip().startswith(("#", ";")):
             continue
-        joined = pending + line if pending else line.lstrip()
-        if joined.endswith("\\"):
-            pending = f"{joined[:-1]} "
+        if line.endswith("\\"):
+            pieces.append(f"{line[:-1]} ")
             continue
-        pending = ""
-        if joined.strip():
-            yield joined.strip()
-    if pending.strip():
-        yield pending.strip()
+        joined = "".join([*pieces, line]).strip()
+        pieces = []
+        if joined:
+            yield joined

@@ -24,6 +24,9 @@ from pgsched.importers.celery.tables import TABLES, read_entries
 from pgsched.importers.imported import Imported, Reason, Remark
 from pgsched.services.importing.sources import read_tables
 
+USUAL_QUEUE = "celery"  # task_default_queue, unless an app says otherwise
+OF_A_ROUTE = ("priority", "exchange", "routing_key")
+OWN_SCHEDULES = ("celery.schedules", "django_celery_beat")  # whose is_due is known
 LOCAL = "enable_utc is off and timezone is not set, so the machine's zone holds: taken for UTC (--timezone)"
 
 
@@ -84,6 +87,7 @@ def entries_of(app: Any, schedule: Mapping[Any, Any]) -> Iterator[Entry]:
         entry = given if isinstance(given, Mapping) else vars(given)
         task = str(entry.get("task") or "")
         when = entry.get("schedule")
+        options, remarks = options_of(app, task, entry)
         yield Entry(
             name=str(name),
             task=task,
@@ -92,24 +96,51 @@ def entries_of(app: Any, schedule: Mapping[Any, Any]) -> Iterator[Entry]:
             source=describe_when(when),
             args=entry.get("args") or (),
             kwargs=entry.get("kwargs") or {},
-            options=options_of(app, task, entry.get("options") or {}),
+            options=options,
             parameters=parameters_of(app, task),
             own_clock=getattr(when, "nowfun", None) is not None,
+            remarks=[*remarks, *remarks_of_class(when)],
         )
 
 
-def options_of(app: Any, task: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of an entry, with the queue and the time limits that its task has."""
+def options_of(app: Any, task: str, entry: Mapping[str, Any]) -> tuple[dict[str, Any], list[Remark]]:
+    """Return the options of an entry, with the queue and the time limits that its task has, and remarks."""
+    given = entry.get("options") or {}
     known = app.tasks.get(task)
     limits = {
         name: getattr(known, name, None) or getattr(app.conf, f"task_{name}", None)
         for name in ("time_limit", "soft_time_limit")
     }
-    routes = app.conf.task_routes
-    route = routes.get(task) if isinstance(routes, Mapping) else None
-    queue = route.get("queue") if isinstance(route, Mapping) else route
-    queue = queue if isinstance(queue, str) else getattr(known, "queue", None)
-    return {**{name: value for name, value in limits.items() if value}, **({"queue": queue} if queue else {}), **given}
+    own = getattr(known, "queue", None)
+    found, remarks = ({"queue": own}, []) if own or given.get("queue") else route_of(app, task, entry)
+    return {name: value for name, value in {**limits, **found}.items() if value is not None} | dict(given), remarks
+
+
+def route_of(app: Any, task: str, entry: Mapping[str, Any]) -> tuple[dict[str, Any], list[Remark]]:
+    """Return the options that Celery's router gives to the messages of a task, and remarks.
+
+    It reads task_routes in each of its forms: by name, by pattern, as a list, and as functions, which it calls
+    (https://docs.celeryq.dev/en/stable/userguide/routing.html).
+    """
+    try:
+        route = app.amqp.router.route({}, task, tuple(entry.get("args") or ()), dict(entry.get("kwargs") or {}))
+        queue = getattr(route.get("queue"), "name", route.get("queue"))
+        found = {name: route.get(name) for name in OF_A_ROUTE}
+    except Exception as error:  # of the user's routers
+        return {}, [Remark(Reason.QUEUE, f"its router failed: {type(error).__name__}", "task")]
+    if queue is not None:
+        found = {"priority": found["priority"]}
+    return found if queue == USUAL_QUEUE else found | {"queue": queue}, []
+
+
+def remarks_of_class(when: Any) -> list[Remark]:
+    """Return the remark about a schedule of a class that is derived from Celery's: its own is_due is not asked."""
+    kind = type(when)
+    ours = "celery.schedules.schedule" in class_names(when) or "celery.schedules.crontab" in class_names(when)
+    if not ours or kind.__module__.startswith(OWN_SCHEDULES):
+        return []
+    text = f"read as the class of Celery that {kind.__module__}.{kind.__qualname__} is derived from"
+    return [Remark(Reason.SCHEDULE, text[:300], "schedule")]
 
 
 def parameters_of(app: Any, task: str) -> list[str] | None:

@@ -53,7 +53,8 @@ def read_crontabs(source: CrontabSource, standard_input: bytes = b"") -> Importe
         return merge_imported(_read_directory(path, options, source))
     if "/" in source.name or path.exists() or path.is_symlink():
         system = _is_of_the_system(path) if source.user_column is None else source.user_column
-        return import_crontab(read_text_file(path, MOST_BYTES), replace(options, user_column=system))
+        owner = path.name if _is_spool(path.absolute().parent) and not system else None
+        return import_crontab(read_text_file(path, MOST_BYTES), replace(options, user_column=system, owner=owner))
     text = read_text_file(find_crontab(source.name), MOST_BYTES)
     return import_crontab(text, replace(options, owner=source.name))
 
@@ -62,26 +63,34 @@ def _is_of_the_system(path: Path) -> bool:
     return str(path) == SYSTEM_FILE or path.absolute().parent.name == "cron.d"
 
 
+def _is_spool(path: Path) -> bool:
+    """Check whether cron keeps the crontabs of users in a directory: each file there has the name of its user."""
+    return str(path.absolute()) in SPOOLS
+
+
 def _read_directory(path: Path, options: CrontabOptions, source: CrontabSource) -> Iterator[Imported]:
     """Yield the jobs of each file of a directory such as /etc/cron.d; what cannot be read is omitted."""
     names = JobNames()
-    system = source.user_column is not False
+    of_users = _is_spool(path)
+    system = not of_users if source.user_column is None else source.user_column
     for file in list_directory(path):
         if file.name == ".placeholder" or file.is_dir():
             continue
-        if not READ_BY_CRON.fullmatch(file.name):
+        if not (USER if of_users else READ_BY_CRON).fullmatch(file.name):
             yield _omitted(file, "cron does not read files with such a name")
             continue
         try:
             text = read_text_file(file, MOST_BYTES)
         except InputError as error:
-            yield _omitted(file, str(error).removeprefix(f"{file}: "))
+            yield _omitted(file, str(error).removeprefix(f"{file}: "), Reason.UNREADABLE)
             continue
-        yield import_crontab(text, replace(options, label=file.name, user_column=system, prefix=file.name), names)
+        of_file = replace(options, label=file.name, user_column=system)
+        of_file = replace(of_file, owner=file.name) if of_users else replace(of_file, prefix=file.name)
+        yield import_crontab(text, of_file, names)
 
 
-def _omitted(file: Path, text: str) -> Imported:
-    return Imported(omitted=[Omitted(file.name, "", Remark(Reason.SYNTAX, text))])
+def _omitted(file: Path, text: str, reason: Reason = Reason.SYNTAX) -> Imported:
+    return Imported(omitted=[Omitted(file.name, "", Remark(reason, text))])
 
 
 def find_crontab(user: str) -> Path:

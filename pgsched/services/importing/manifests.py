@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,19 +20,22 @@ def read_manifests(paths: Sequence[str], options: ManifestOptions, standard_inpu
 
     A file of a directory that cannot be read is omitted; one that is named is refused.
     """
-    names, parts = ManifestNames(), []
-    alone = len(paths) == 1
+    return merge_imported(_read_parts(paths, options, standard_input))
+
+
+def _read_parts(paths: Sequence[str], options: ManifestOptions, standard_input: bytes) -> Iterator[Imported]:
+    names, alone = ManifestNames(), len(paths) == 1
     for given in paths:
         path = Path(given)
         if given == "-":
             text = decode_text(standard_input, "standard input", MOST_BYTES)
-            parts.append(import_cronjobs(text, options, names))
+            yield import_cronjobs(text, options, names)
         elif path.is_dir():
-            parts.extend(_read(file, str(file.relative_to(path)), options, names) for file in walk_files(path, ENDINGS))
+            for file in walk_files(path, ENDINGS):
+                yield _read(file, str(file.relative_to(path)), options, names)
         else:
             label = "" if alone else given
-            parts.append(import_cronjobs(read_text_file(path, MOST_BYTES), replace(options, label=label), names))
-    return merge_imported(parts)
+            yield import_cronjobs(read_text_file(path, MOST_BYTES), replace(options, label=label), names)
 
 
 def _read(file: Path, label: str, options: ManifestOptions, names: ManifestNames) -> Imported:
@@ -40,5 +43,5 @@ def _read(file: Path, label: str, options: ManifestOptions, names: ManifestNames
         text = read_text_file(file, MOST_BYTES)
     except InputError as error:
         why = str(error).removeprefix(f"{file}: ")
-        return Imported(omitted=[Omitted(label, "", Remark(Reason.SYNTAX, why))])
+        return Imported(omitted=[Omitted(label, "", Remark(Reason.UNREADABLE, why))])
     return import_cronjobs(text, replace(options, label=label), names)

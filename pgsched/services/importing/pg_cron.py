@@ -11,7 +11,7 @@ from pgsched.importers.imported import Imported
 from pgsched.importers.pg_cron.jobs import Row, Settings, import_rows
 
 TABLE = "cron.job"
-TIMEZONE, MATCH_BOTH = "cron.timezone", "cron.match_dom_and_dow"
+TIMEZONE, MATCH_BOTH, PORT = "cron.timezone", "cron.match_dom_and_dow", "port"
 
 
 def read_pg_cron(dsn: str, now: datetime, *, timezone: str | None = None, database: str | None = None) -> Imported:
@@ -23,7 +23,7 @@ def read_pg_cron(dsn: str, now: datetime, *, timezone: str | None = None, databa
     """
     with open_source(dsn) as conn:
         rows = read_table(conn, TABLE)
-        settings = read_settings(conn, [TIMEZONE, MATCH_BOTH])
+        settings = read_settings(conn, [TIMEZONE, MATCH_BOTH, PORT])
         sees_all = passes_row_security(conn)
         here = conn.info.dbname
     found = Settings(
@@ -31,6 +31,7 @@ def read_pg_cron(dsn: str, now: datetime, *, timezone: str | None = None, databa
         timezone=timezone or settings.get(TIMEZONE),
         match_both=settings.get(MATCH_BOTH) == "on",
         sees_all=sees_all,
+        port=int(settings[PORT]) if settings.get(PORT, "").isdecimal() else None,
     )
     return import_rows(map(read_row, rows), found, now)
 
@@ -45,6 +46,7 @@ def read_row(row: TableRow) -> Row:
             database=str(row["database"]),
             username=str(row["username"]),
             nodename=str(row.get("nodename", "")),
+            nodeport=row.get("nodeport"),
             active=bool(row.get("active", True)),
             jobname=row.get("jobname"),
         )

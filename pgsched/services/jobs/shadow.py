@@ -22,7 +22,7 @@ from pgsched.core.schedule.cron import Schedule
 from pgsched.core.shadow.comparing import EARLY_S, ComparedTime, Comparison, compare, instant
 from pgsched.core.shadow.csv_log import CsvReader
 from pgsched.core.shadow.kubernetes import MOST_BYTES, KubernetesReader
-from pgsched.core.shadow.log_lines import guess_source, split_lines
+from pgsched.core.shadow.log_lines import guess_format, split_lines
 from pgsched.core.shadow.matching import Matcher, read_mapping
 from pgsched.core.shadow.stamps import StampReader
 from pgsched.core.shadow.starts import Start
@@ -55,7 +55,7 @@ class Log:
 
     name: str
     file: Readable
-    source: str | None = None
+    form: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Question:
     `since`, `until`: only this time; None: all that both sides know.
     `tolerance`: how late a start may be and still belong to its slot, beside the job's jitter.
     `names`: these jobs; None: those in mode shadow.
-    `planned`: compare with the slots that the schedules give, not with those that were decided.
+    `by_schedule`: compare with the slots that the schedules give, not with those that were decided.
     `zone`: of wall clocks in the log.
     """
 
@@ -73,7 +73,7 @@ class Question:
     until: datetime | None = None
     tolerance: timedelta = timedelta(minutes=1)
     names: Sequence[str] | None = None
-    planned: bool = False
+    by_schedule: bool = False
     zone: tzinfo = UTC
 
 
@@ -108,17 +108,19 @@ class ShadowReport:
         """Whether any job differs."""
         return any(one.differs for one in self.jobs)
 
+    @property
+    def compared(self) -> int:
+        """How many jobs have a slot or a start in the time that both sides know."""
+        return sum(one.matched + one.only_here + one.only_there > 0 for one in self.jobs)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
-        return asdict(self) | {"differ": self.differ}
+        return asdict(self) | {"differ": self.differ, "compared": self.compared}
 
 
 @dataclass(slots=True)
 class Starts:
-    """The starts of all logs, by group of jobs.
-
-    `at`, `due`: by group, when each start was, and for when it was planned; in seconds since 1970.
-    """
+    """The starts of all logs. `at`, `due`: by group, when each was, and for when it was planned, in s since 1970."""
 
     at: dict[int, array[float]] = field(default_factory=dict)
     due: dict[int, array[float]] = field(default_factory=dict)
@@ -171,6 +173,8 @@ def read_report(
     found, partial = read_logs(logs, matcher, question, database_now(conn))
     if found.begin_s is None or found.end_s is None or not found.count:
         raise InputError("log: no start of any command was found in it; is it a log of cron, and of this time?", "log")
+    if found.end_s <= found.begin_s and not partial:
+        raise InputError("log: its first and its last time are one instant: there is nothing to compare", "log")
     report = ShadowReport(instant(found.begin_s), instant(found.end_s), found.count, more_unmatched=found.more)
     by_name = {job["name"]: job for job in jobs}
     for group, members in enumerate(matcher.groups):
@@ -205,13 +209,13 @@ def read_logs(logs: Iterable[Log], matcher: Matcher, question: Question, now: da
     for log in logs:
         stamps = StampReader(now, question.zone)
         head = log.file.read(1 << 16)
-        source = log.source or guess_source(log.name, head)
+        form = log.form or guess_format(log.name, head)
         reader: Reader
-        if source == "kubernetes":
+        if form == "kubernetes":
             reader, partial = KubernetesReader(stamps), True
             starts = reader.read(read_whole(head, log.file))
         else:
-            reader = CsvReader(stamps) if source == "csv" else SyslogReader(stamps)
+            reader = CsvReader(stamps) if form == "csv" else SyslogReader(stamps)
             starts = reader.read(split_lines(chained(head, log.file.read)))
         margin_s = question.tolerance.total_seconds()
         for start in starts:
@@ -296,11 +300,11 @@ def slots_of_group(
 def known_span(conn: Connection[Any], job: Row, question: Question) -> tuple[float, float] | None:
     """Return the time for which the slots of a job are known, in seconds since 1970; None: none are."""
     schedule = schedule_of(job)
-    if question.planned:
+    if question.by_schedule:
         return None if schedule is None else (float("-inf"), float("inf"))
     if job["known_until"] is None:
         return None
-    begun = job["anchor_at"]
+    begun = max(job["anchor_at"], job["created_at"])
     first = next(iter(slots_page(conn, job["id"], begun - INSTANT, job["known_until"], 1)), None)
     if schedule is not None:
         expected = first_allowed(schedule, job_calendar(job), schedule.after(begun))
@@ -325,7 +329,7 @@ def slots_of(
 ) -> Iterator[tuple[datetime, bool]]:
     """Yield the slots of a job in (first, last], each with whether it was decided late."""
     schedule = schedule_of(job)
-    if question.planned:
+    if question.by_schedule:
         dates = job_calendar(job)
         for slot in schedule.between(first, last) if schedule is not None else ():
             if dates.excluded(slot) is None:

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from pgsched.chaos import registry
+from tests.support.docs.not_run import NOT_RUN, NOT_RUN_COMMANDS
 from tests.support.docs.playing import Play, trace
 from tests.support.docs.reading import PAGES, Page, read
 from tests.support.docs.shell import Missing
-from tests.support.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, STAGES, Stage
+from tests.support.docs.stages import STAGES, Stage
 from tests.support.server import Place, PrivateCluster
 
 ALL = {name: read(name) for name in PAGES}

@@ -28,6 +28,7 @@ class Celery:
             beat_cron_starting_deadline=None, task_time_limit=900, task_soft_time_limit=None,
         )
         self.tasks, self.loader = {}, SimpleNamespace(init_worker=lambda: None)
+        self.amqp = SimpleNamespace(router=SimpleNamespace(route=lambda *_: {"queue": "celery"}))
 
     def finalize(self):
         pass

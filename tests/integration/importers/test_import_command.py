@@ -22,7 +22,7 @@ def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 def test_a_crontab_from_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     feed(monkeypatch, b"15 2 * * * /usr/local/bin/dump\n@reboot x\n")
-    assert run(["import", "crontab", "-", "--timezone", "Europe/Berlin", "--mode", "shadow", "--queue", "web1"]) == 0
+    assert run(["import", "crontab", "-", "--timezone", "Europe/Berlin", "--start", "shadow", "--queue", "web1"]) == 0
     out, err = capsys.readouterr()
     found = yaml.safe_load(out)["jobs"]["dump"]
     assert (found["timezone"], found["mode"], found["queue"]) == ("Europe/Berlin", "shadow", "web1")
@@ -52,17 +52,17 @@ def test_json_has_the_remarks_of_each_job(monkeypatch: pytest.MonkeyPatch, capsy
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert err == "" and found["jobs"][0]["columns"]["args"]["stdin"] == "hello\n"
-    assert found["jobs"][0]["remarks"] == [
+    assert found["jobs"][0]["comments"] == [
         {"reason": "percent", "text": "its input is stdin", "column": "args", "informs": True}
     ]
-    assert found["omitted"][0]["remarks"][0]["reason"] == "at_reboot"
+    assert found["omitted"][0]["comments"][0]["reason"] == "at_reboot"
 
 
 @pytest.mark.parametrize(("args", "words"), [
     (["crontab", "/no/such/file"], "/no/such/file: there is no such file"),
     (["crontab", "no-such-user-here"], "no user of this name"),
     (["crontab", "-", "--timezone", "Mars/Phobos"], '"Mars/Phobos" is not a known IANA zone'),
-    (["crontab", "-", "--mode", "shadwo"], 'mode: "shadwo" is not one of paused, shadow; did you mean shadow?'),
+    (["crontab", "-", "--start", "shadwo"], 'start: "shadwo" is not one of paused, shadow; did you mean shadow?'),
     (["systemd", "/no/such.service"], "is neither a directory nor a timer"),
     (["kubernetes", "/dev/null"], "/dev/null: is no regular file"),
 ])  # fmt: skip

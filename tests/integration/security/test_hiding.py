@@ -31,6 +31,9 @@ HOOK = "https://hooks.example/T0/hunter2"
     [
         (["status", "--dsn", DSN, "--json"], ["status", "--json"], {"PGSCHED_DSN": DSN}),
         (["status", f"--dsn={DSN}"], ["status"], {"PGSCHED_DSN": DSN}),
+        (["import", "celery", "--from", DSN, "--json"], ["import", "celery", "--json"], {"PGSCHED_IMPORT_DSN": DSN}),
+        (["backfill", "start", "a", "--from", "2026-05-01", "--dsn", DSN],
+         ["backfill", "start", "a", "--from", "2026-05-01"], {"PGSCHED_DSN": DSN}),
         (["worker", "--sql-dsn", f"dwh={DSN}"], ["worker", "--sql-dsn", "dwh"], {"PGSCHED_SQL_DSN_DWH": DSN}),
         (["worker", "--sql-login", DSN], ["worker"], {"PGSCHED_SQL_LOGIN": DSN}),
         (["worker", "--sql-dsn", f"my-dwh={DSN}"], ["worker", "--sql-dsn", "my-dwh"], {"PGSCHED_SQL_DSN_MY-DWH": DSN}),
@@ -66,14 +69,14 @@ def test_every_option_that_may_hold_a_secret_is_known() -> None:
     """These are the options for a connection string, a password or a secret URL."""
     assert {*CONNECTION_OPTIONS, *SECRET_OPTIONS, *NAMED_CONNECTION_OPTIONS, "--alert-apprise"} == {*MAY_HOLD_SECRETS}
     told = {
-        option: f"{parameter.help} {parameter.metavar}"
+        (option, f"{parameter.help} {parameter.metavar}")
         for command in commands(get_command(make_app(None)))
         for parameter in command.params
         if isinstance(parameter, TyperOption)
         for option in parameter.opts
     }
     words = re.compile(r"\b(DSN|URL|[Pp]assword|[Tt]oken|[Ss]ecret|webhook)\b")
-    found = {option for option, text in told.items() if words.search(text) or words.search(option)}
+    found = {option for option, text in told if words.search(text) or words.search(option)}
     files = {option for option in found if option.endswith("-file")}
     # --task is stored in the database anyway, and the other two are switches
     assert found - files - {"--task", "--hash-password", "--no-auth"} == {*MAY_HOLD_SECRETS}

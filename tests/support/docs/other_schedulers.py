@@ -30,6 +30,13 @@ VALUES (1, '30 3 * * 6', 'SELECT purge_events()', 'localhost', current_database(
 """
 
 
+PG_CRON_LOG = """
+CREATE TABLE cron.job_run_details (jobid bigint, start_time timestamptz);
+CREATE FUNCTION cron.alter_job(job_id bigint, active boolean) RETURNS void LANGUAGE sql AS
+    'UPDATE cron.job SET active = alter_job.active WHERE jobid = job_id';
+"""
+
+
 def old_logs() -> dict[str, str]:
     """Return what cron, systemd, Celery and Kubernetes have logged in a week with a change of the clocks in Berlin."""
     first = datetime(2026, 3, 24, tzinfo=UTC)
@@ -46,7 +53,11 @@ def old_logs() -> dict[str, str]:
     timers = [("logrotate", hour + timedelta(minutes=11)) for hour in hours if hour.hour == 0]
     timers += [("fstrim", datetime(2026, 3, 30, 3, 10, 2, tzinfo=UTC))]
     in_berlin = [(hour, hour.astimezone(ZoneInfo("Europe/Berlin")).hour) for hour in hours]
-    beat = [("nightly-report", hour) for hour, local in in_berlin if local == 3]
+    beat = [
+        f"[{hour:%Y-%m-%d %H:%M:%S},005: INFO/MainProcess] Scheduler: Sending due task nightly-report (shop.report)\n"
+        for hour, local in in_berlin
+        if local == 3
+    ]
     jobs = [
         {"kind": "Job", "metadata": {"name": f"reindex-{n}", "namespace": "shop", "uid": str(n),
          "ownerReferences": [{"kind": "CronJob", "name": "reindex"}],
@@ -54,11 +65,11 @@ def old_logs() -> dict[str, str]:
          "status": {"startTime": f"{hour + timedelta(seconds=3):%Y-%m-%dT%H:%M:%SZ}"}}
         for n, (hour, local) in enumerate(in_berlin) if local % 6 == 0
     ]  # fmt: skip
-    tables = {"timers.csv": timers, "beat.csv": beat}
     return {
         "cron.log": "".join(log),
         "jobs.json": json.dumps({"kind": "List", "items": jobs}),
-        **{name: "".join(f"{who},{at.isoformat()}\n" for who, at in sorted(rows)) for name, rows in tables.items()},
+        "timers.csv": "".join(f"{who},{at.isoformat()}\n" for who, at in sorted(timers)),
+        "beat.log": f"beat v5.6 is starting.\n{''.join(beat)}",
     }
 
 
@@ -66,8 +77,12 @@ OLD_LOGS = old_logs()
 
 
 def job_stores(play: Play) -> dict[str, Any]:
-    """Write a job store of APScheduler with one job, as a file of SQLite and as a table."""
+    """Write a job store of APScheduler with one job, as a file of SQLite and as a table, and a line of its log."""
     job = dump(job_state())
+    (play.folder / "app.log").write_text(
+        "INFO:apscheduler.executors.default:Running job \"nightly (trigger: cron[hour='9'], next run at: 2026-06-02"
+        ' 09:00:00 CEST)" (scheduled at 2026-06-01 09:00:00+02:00)\n'
+    )
     write_store(play.folder / "jobs.sqlite", [("nightly", job)])
     play.db.execute("CREATE TABLE apscheduler_jobs (id text, next_run_time float, job_state bytea)")
     play.db.execute("INSERT INTO apscheduler_jobs VALUES ('nightly', 0, %s)", [job])

@@ -1,8 +1,7 @@
 """Play a page of the docs from top to end as a reader would: each block in turn, on one database, in one folder.
 
 Invariant: each block is executed, or checked by a parser if it is no program. A command that is not run is listed with
-the reason in `stages.NOT_RUN` or `stages.NOT_RUN_COMMANDS`. The outcome of each block is kept; a block that fails does
-not stop the next ones.
+the reason in `not_run.py`. The outcome of each block is kept; a block that fails does not stop the next ones.
 """
 
 from __future__ import annotations
@@ -28,10 +27,11 @@ from pgsched import App
 from pgsched.db.queries.jobs import jobs
 from pgsched.testing import drain
 from tests.support.docs.languages import EXAMPLES, uri
+from tests.support.docs.not_run import NOT_RUN, NOT_RUN_COMMANDS
 from tests.support.docs.parsing import PARSERS
 from tests.support.docs.reading import Block, Page
 from tests.support.docs.shell import SERVER, Failed, Shell, commands, endless, free_port, words, words_of_pgsched
-from tests.support.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, Stage
+from tests.support.docs.stages import Stage
 from tests.support.paths import ROOT
 
 FILE = re.compile(r"# (\S+\.(?:py|toml|timer|service|crontab|yaml))\n")

@@ -1,4 +1,4 @@
-"""What each page of the docs needs in order to be played, and the few lines that are not run, with the reasons."""
+"""What each page of the docs needs in order to be played."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pgsched.testing import drain
 from tests.support.docs.coordinating import elect_another, electing, locking, written_totals
 from tests.support.docs.django_project import DJANGO_PROJECT
 from tests.support.docs.frameworks import serve_by_flask
-from tests.support.docs.other_schedulers import BEAT_TABLES, OLD_LOGS, ONE_PG_CRON_JOB, job_stores
+from tests.support.docs.other_schedulers import BEAT_TABLES, OLD_LOGS, ONE_PG_CRON_JOB, PG_CRON_LOG, job_stores
 from tests.support.docs.samples import COMPANY, PG_CRON, SHADOW
 from tests.support.made_up import sound
 from tests.support.paths import ROOT
@@ -24,26 +24,6 @@ from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.support.docs.playing import Play
-
-CHAOS = "takes minutes: tests/e2e/chaos/test_faults.py runs the faults, test_chaos_command.py the command"
-# (page, command) -> why the command is not run
-NOT_RUN: dict[tuple[str, str], str] = {
-    (
-        "docs/how-to/moving-from-celery.md",
-        "pgsched import celery --app shop.celery:app > jobs.yaml",
-    ): "needs Celery: tests/unit/services/importing/test_reading_celery_apps.py, which .ci/long runs",
-    ("docs/concepts/chaos.md", "pgsched chaos"): CHAOS,
-    ("docs/concepts/chaos.md", "pgsched chaos --tier full --save history.jsonl"): CHAOS,
-    ("docs/concepts/chaos.md", "pgsched chaos --faults worker-killed,partition"): CHAOS,
-    ("docs/concepts/chaos.md", "pgsched chaos --seconds 3600 --seed 7"): CHAOS,
-}
-# The beginnings of commands that are read but not run, and why. The extras that pip would install must exist.
-NOT_RUN_COMMANDS = {
-    "python3 -m venv": "this environment stands for it",
-    "pip install": "needs a package index; .ci/run installs from the README's own line",
-    ".venv/bin/pip install": "needs a package index; .ci/run installs from the README's own line",
-    ".venv/bin/pytest": "is what runs this",
-}
 
 
 @dataclass(frozen=True)
@@ -328,7 +308,7 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/moving-step-by-step.md": Stage(sql=BEAT_TABLES, files=OLD_LOGS, after=after_moving_step_by_step),
     "docs/how-to/moving-from-apscheduler.md": Stage(names=job_stores),
     "docs/how-to/moving-from-celery.md": Stage(sql=BEAT_TABLES),
-    "docs/how-to/moving-from-pg_cron.md": Stage(sql=ONE_PG_CRON_JOB),
+    "docs/how-to/moving-from-pg_cron.md": Stage(sql=ONE_PG_CRON_JOB + PG_CRON_LOG),
     "docs/how-to/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs"
                                    " (task, state, finished_at) VALUES ('reports.build', 'succeeded', now())"),
     "docs/introduction/quickstart.md": Stage(empty=True),

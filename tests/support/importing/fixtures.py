@@ -67,20 +67,28 @@ ENTRIES: list[Entry] = [
     Entry("sunset", "a", Solar("sunset"), "e"),
     Entry("ten minutes on thursdays", "a", read_crontab("*/10", "3,17,22", "thu,fri", "*", "*"), "e"),
 ]  # fmt: skip
+
+
+def stored(**changed: Any) -> dict[str, Any]:
+    """Return the state of a job whose next run has passed: its scheduler is down."""
+    return job_state(**{"next_run_time": moment(2026, 6, 1, 0), **changed})
+
+
 STATES = [
-    *(job_state(id=f"daily {hour}", trigger=cron_trigger(zone("Europe/Berlin"), hour=[number(hour)], minute=[number(0)],
+    *(stored(id=f"daily {hour}", trigger=cron_trigger(zone("Europe/Berlin"), hour=[number(hour)], minute=[number(0)],
                                                          second=[number(0)])) for hour in (0, 1, 4, 6, 9, 12, 18, 22)),
-    *(job_state(id=f"every {seconds}", trigger=interval(seconds)) for seconds in (5, 30, 60, 300, 3600, 86_400)),
-    job_state(id="weekdays", trigger=cron_trigger(zone("UTC"), day_of_week=[number(0, 4)], hour=[number(3)],
+    *(stored(id=f"every {seconds}", trigger=interval(seconds)) for seconds in (5, 30, 60, 300, 3600, 86_400)),
+    stored(id="weekdays", trigger=cron_trigger(zone("UTC"), day_of_week=[number(0, 4)], hour=[number(3)],
                                                   minute=[number(30)], second=[number(0)])),
-    job_state(id="first", trigger=cron_trigger(zone("UTC"), day=[number(1)], hour=[number(3)], minute=[number(0)],
+    stored(id="first", trigger=cron_trigger(zone("UTC"), day=[number(1)], hour=[number(3)], minute=[number(0)],
                                                second=[number(0)])),
-    job_state(id="once", trigger=Pickled("apscheduler.triggers.date.DateTrigger",
-                                         {"version": 1, "run_date": moment(2030, 1, 1, 9)})),
-    job_state(id="paused", next_run_time=None),
-    job_state(id="night", trigger=cron_trigger(zone("Europe/Berlin"), hour=[number(2)], minute=[number(30)],
+    stored(id="once", trigger=Pickled("apscheduler.triggers.date.DateTrigger",
+                                         {"version": 1, "run_date": moment(2030, 1, 1, 9)}),
+           next_run_time=moment(2030, 1, 1, 9)),
+    stored(id="paused", next_run_time=None),
+    stored(id="night", trigger=cron_trigger(zone("Europe/Berlin"), hour=[number(2)], minute=[number(30)],
                                                second=[number(0)])),
-    job_state(id="many", trigger=interval(60), max_instances=1, coalesce=False, misfire_grace_time=None),
+    stored(id="many", trigger=interval(60), max_instances=1, coalesce=False, misfire_grace_time=None),
 ]  # fmt: skip
 
 

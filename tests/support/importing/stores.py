@@ -98,7 +98,7 @@ def interval(seconds: int, **changed: Any) -> Pickled:
 
 
 def job_state(**changed: Any) -> dict[str, Any]:
-    """Return the state of a job that runs at two o'clock in Berlin."""
+    """Return the state of a job that runs at nine o'clock in Berlin, next on 2 June 2026."""
     return {
         "version": 1,
         "id": "nightly",
@@ -111,7 +111,7 @@ def job_state(**changed: Any) -> dict[str, Any]:
         "misfire_grace_time": 3600,
         "coalesce": True,
         "max_instances": 1,
-        "next_run_time": Called("datetime.datetime", b"\x07\xea\x06\x02\x09\x00\x00\x00\x00\x00", zone("UTC")),
+        "next_run_time": Called("datetime.datetime", b"\x07\xea\x06\x02\x07\x00\x00\x00\x00\x00", zone("UTC")),
     } | changed
 
 

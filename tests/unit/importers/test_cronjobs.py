@@ -117,6 +117,28 @@ def test_variables_are_put_in_as_kubernetes_does() -> None:
     assert reasons(job) == [Reason.ENVIRONMENT] and not job.exact
 
 
+@pytest.mark.parametrize(("text", "found"), [
+    ("echo $$$$ > x", "echo $$ > x"), ("$$$$(A)", "$$(A)"), ("$$$(A)", "$1"), ("$(a b)", "$(a b)"), ("$(A", "$(A"),
+    ("$", "$"), ("$$", "$"), ("$()", "$()"), ("$x$(A)", "$x1"), ("$($(A)", "$($(A)"), ("a)$(A)", "a)1"),
+    ("$(A)$", "1$"),
+])  # fmt: skip
+def test_two_signs_are_one_wherever_they_stand(text: str, found: str) -> None:
+    """The cases of the function Expand of Kubernetes, in a variable and in an argument."""
+    job = one(container={"env": [{"name": "A", "value": "1"}, {"name": "B", "value": text}], "args": [text]})
+    assert (job.columns["args"]["argv"][1], job.columns["args"]["env"]["B"]) == (found, found)
+
+
+def test_a_variable_that_pgsched_sets_is_left_out() -> None:
+    job = one(container={"env": [{"name": "PGSCHED_X", "value": "1"}], "args": ["$(PGSCHED_X)"]})
+    assert job.columns["args"] == {"argv": ["run", "1"]}
+    assert reasons(job) == [Reason.ENVIRONMENT]
+
+
+def test_an_exit_code_of_many_digits_is_none() -> None:
+    rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": ["0" * 5000, "7"]}}
+    assert one(job={"podFailurePolicy": {"rules": [rule]}}).columns["dead_codes"] == [7]
+
+
 def test_a_shell_line_is_a_shell_line() -> None:
     job = one(container={"command": ["/bin/sh", "-c", "a | b"]})
     assert (job.columns["kind"], job.columns["task"], "args" in job.columns) == ("shell", "a | b", False)

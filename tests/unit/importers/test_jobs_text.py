@@ -80,6 +80,7 @@ def test_a_remark_stands_above_its_line() -> None:
     text = write_jobs_file(Imported([found]), title="From a test.")
     assert text.split("jobs:\n")[1].splitlines() == [
         "  # line 3: 0 2 * * * ./dump",
+        "  # NOT EXACT: HOME",
         "  # HOME: no home",
         "  dump:",
         "    schedule: '0 2 * * *'",
@@ -90,6 +91,19 @@ def test_a_remark_stands_above_its_line() -> None:
         "    paused: true",
     ]
     assert Reason.PERCENT.pages[0] in text and Reason.PERCENT.sentence in text
+
+
+def test_the_head_lists_what_differs_apart_from_what_informs() -> None:
+    jobs = [job("a", Remark(Reason.PERCENT, "")), job("b", Remark(Reason.RETRIES, ""), Remark(Reason.HOME, ""))]
+    text = write_jobs_file(Imported(jobs, [Remark(Reason.MAILTO, "m")]), title="T")
+    head = [line for line in text.split("jobs:\n")[0].splitlines() if not line.startswith("#     ")]
+    assert [line.split(":")[0] for line in head[3:] if line != "#"] == [
+        "# Differs", "#   MAILTO", "#   HOME", "#   RETRIES", "# For your information", "#   PERCENT", "defaults",
+        "  kind", "  paused",
+    ]  # fmt: skip
+    exact, other = text.split("jobs:\n")[1].split("\n\n")
+    assert "NOT EXACT" not in exact
+    assert "  # NOT EXACT: RETRIES, HOME\n" in other
 
 
 def test_columns_that_all_jobs_share_are_defaults() -> None:

@@ -13,7 +13,7 @@ from pgsched.importers.imported import Reason
 from pgsched.importers.systemd.command_lines import CommandRefused, parse_commands, split_quoted
 from pgsched.importers.systemd.services import PATH, service_job
 from pgsched.importers.systemd.time_spans import parse_span
-from pgsched.importers.systemd.units import Unit, UnitFiles
+from pgsched.importers.systemd.units import Unit, UnitFiles, drop_in_names
 
 
 def unit(*lines: str, name: str = "a.service", section: str = "Service") -> Unit:
@@ -154,9 +154,46 @@ def test_unit_files_are_read_as_systemd_reads_them() -> None:
 
 
 def test_drop_ins_and_templates() -> None:
-    files = UnitFiles(
-        {"a@.service": "[S]\nA=1\nB=1\n"}, {"a@.service": ["[S]\nA=\nA=2\n"], "a@x.service": ["[S]\nB=%i\n"]}
-    )
+    drop_ins = {"a@.service": {"1.conf": "[S]\nA=\nA=2\n"}, "a@x.service": {"2.conf": "[S]\nB=%i\n"}}
+    files = UnitFiles({"a@.service": "[S]\nA=1\nB=1\n"}, [drop_ins])
     found = files.load("a@x.service")
     assert found is not None and (found.values("S", "A"), found.resolve(found.value("S", "B") or "")) == (["2"], "x")
     assert files.load("b.service") is None
+
+
+def test_drop_ins_of_several_directories() -> None:
+    """They are applied in the order of their names; of two with one name that of the first directory counts."""
+    first = {"a-b.service": {"50-local.conf": "[S]\nA=\nA=local\n", "30.conf": None, "20.conf": "[S]\nB=first\n"}}
+    second = {
+        "a-b.service": {
+            "10-vendor.conf": "[S]\nA=\nA=vendor\n",
+            "20.conf": "[S]\nB=second\n",
+            "30.conf": "[S]\nC=masked\n",
+        },
+        "a-.service": {"40.conf": "[S]\nD=prefix\n"},
+        "service": {"20.conf": "[S]\nB=type\n", "60.conf": "[S]\nE=type\n"},
+    }
+    found = UnitFiles({"a-b.service": "[S]\nA=0\n"}, [first, second]).load("a-b.service")
+    assert found is not None
+    assert [found.values("S", name) for name in "ABCDE"] == [["local"], ["first"], [], ["prefix"], ["type"]]
+
+
+@pytest.mark.parametrize(("name", "found"), [
+    ("a.timer", ["a.timer"]), ("a-b-c.timer", ["a-b-c.timer", "a-b-.timer", "a-.timer"]),
+    ("a-b@x-y.timer", ["a-b@x-y.timer", "a-b@.timer", "a-@.timer"]), ("-a.timer", ["-a.timer"]),
+])  # fmt: skip
+def test_the_directories_of_drop_ins_of_a_unit(name: str, found: list[str]) -> None:
+    assert list(drop_in_names(name)) == found
+
+
+def test_several_commands_with_their_own_exit_codes_stay_a_unit() -> None:
+    several = columns("ExecStart=/bin/a", "ExecStart=/bin/b", "SuccessExitStatus=1")
+    assert several["task"] == "systemctl"
+    assert columns("ExecStart=/bin/a", "SuccessExitStatus=1")["success_codes"] == [0, 1]
+
+
+def test_a_variable_that_pgsched_sets_is_left_out() -> None:
+    service = unit("Type=oneshot", "Environment=PGSCHED_X=1 B=2", "ExecStart=/bin/a $B")
+    found = service_job(service, timezone="UTC", of_users=False, start_units=False)
+    assert found.columns["args"]["env"] == {"PATH": PATH, "B": "2"}
+    assert [one.reason for one in found.remarks] == [Reason.ENVIRONMENT]

@@ -70,7 +70,7 @@ def test_files_of_a_directory_that_cannot_be_read_are_named_and_passed_by(tmp_pa
     imported = read_crontabs(source(tmp_path))
     assert [(job.name, job.where, job.columns["queue"]) for job in imported.jobs] == [("good", "good line 1", "root")]
     found = {one.where: (one.remark.reason, one.remark.text) for one in imported.omitted}
-    expected = {kind: (Reason.SYNTAX, words) for kind, words in WORDS.items() if kind != "missing"}
+    expected = {kind: (Reason.UNREADABLE, words) for kind, words in WORDS.items() if kind != "missing"}
     assert found == expected | {"x.dpkg-old": (Reason.SYNTAX, "cron does not read files with such a name")}
 
 
@@ -106,6 +106,18 @@ def test_the_crontab_of_a_user_is_read_from_the_spool(tmp_path: Path, monkeypatc
     ):
         with pytest.raises(InputError, match=words):
             read_crontabs(source(name))
+
+
+def test_the_files_of_a_spool_have_the_names_of_their_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crontabs, "SPOOLS", (str(tmp_path),))
+    for name in ("root", "anna", "tmp.x y"):
+        (tmp_path / name).write_text("0 5 * * * python3 /x.py\n")
+    found = read_crontabs(source(tmp_path))
+    assert [(job.name, job.columns["task"], job.columns["queue"]) for job in found.jobs] == [
+        ("x", "python3 /x.py", "anna"), ("x-2", "python3 /x.py", "root"),
+    ]  # fmt: skip
+    assert [one.where for one in found.omitted] == ["tmp.x y"]
+    assert read_crontabs(source(tmp_path / "root")).jobs[0].columns["args"]["cwd"] == machine.home_directory("root")
 
 
 def test_the_zone_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +168,32 @@ def test_timers_of_directories(tmp_path: Path) -> None:
     for wrong, words in (("no.timer", "no such timer"), ("a.service", "neither"), ("nowhere", "neither")):
         with pytest.raises(InputError, match=words):
             read_timers([str(second / wrong)], options)
+
+
+def test_drop_ins_and_links_of_directories(tmp_path: Path) -> None:
+    etc, lib = tmp_path / "etc", tmp_path / "lib" / "systemd" / "system"
+    for folder in (etc / "x.timer.d", etc / "timers.target.wants", lib / "x.timer.d", lib / "timers.target.wants"):
+        folder.mkdir(parents=True)
+    for name in ("x", "off", "static"):
+        (lib / f"{name}.service").write_text("[Service]\nType=oneshot\nExecStart=/bin/x\n")
+        (lib / f"{name}.timer").write_text("[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n")
+    (etc / "x.timer.d" / "50-local.conf").write_text("[Timer]\nOnCalendar=\nOnCalendar=hourly\n")
+    (lib / "x.timer.d" / "10-vendor.conf").write_text("[Timer]\nOnCalendar=\nOnCalendar=weekly\n")
+    (lib / "x.timer.d" / "60-off.conf").write_text("[Timer]\nOnCalendar=monthly\n")
+    (etc / "x.timer.d" / "60-off.conf").symlink_to("/dev/null")
+    (etc / "timers.target.wants" / "x.timer").symlink_to(lib / "x.timer")
+    (lib / "timers.target.wants" / "static.timer").symlink_to("../static.timer")
+    options = TimerOptions("UTC", NOW)
+    found = read_timers([str(etc), str(lib)], options)
+    assert [(job.name, job.columns["schedule"], job.columns.get("paused")) for job in found.jobs] == [
+        ("off", "0 0 * * *", True), ("static", "0 0 * * *", None), ("x", "0 * * * *", None),
+    ]  # fmt: skip
+    assert found.omitted == []
+    alone = read_timers([str(lib)], options)
+    assert not any(job.columns.get("paused") for job in alone.jobs)
+    assert Reason.ENABLED in {remark.reason for remark in alone.remarks}
+    named = read_timers([str(lib / "off.timer")], options)
+    assert Reason.ENABLED not in {remark.reason for remark in named.remarks}
 
 
 def test_manifests_of_directories(tmp_path: Path) -> None:

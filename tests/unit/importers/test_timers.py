@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pgsched.errors import InputError
 from pgsched.importers.imported import Imported, ImportedJob, Reason
 from pgsched.importers.systemd.timers import TimerOptions, import_timers
 from pgsched.importers.systemd.units import UnitFiles
@@ -129,3 +130,22 @@ def test_almost_all_timers_of_real_machines_are_exact() -> None:
     for one in imported.jobs:
         if not one.columns["schedule"].startswith("@"):
             assert imported_slots(one.columns, NOW, 3)
+
+
+def test_a_timer_that_no_link_enables_is_paused() -> None:
+    texts = {f"{name}.timer": "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n" for name in "ab"}
+    texts |= {f"{name}.service": SERVICE for name in "abc"} | {"c.timer": "[Timer]\nOnCalendar=daily\n"}
+    options = TimerOptions("UTC", NOW)
+    found = import_timers(UnitFiles(texts, enabled=frozenset({"a.timer"})), options)
+    assert [job.columns.get("paused") for job in found.jobs] == [None, True, None]
+    assert reasons(found.jobs[1]) == [Reason.SUSPENDED]
+    assert all("paused" not in job.columns for job in import_timers(UnitFiles(texts), options).jobs)
+
+
+def test_a_drop_in_that_cannot_be_read_is_a_difference() -> None:
+    texts = {"a.timer": "[Timer]\nOnCalendar=daily\n", "a.service": SERVICE}
+    files = UnitFiles(texts, [{"a.service": {"x.conf": InputError("is a binary file")}}])
+    (found,) = import_timers(files, TimerOptions("UTC", NOW)).jobs
+    assert [(one.reason, one.text) for one in found.remarks] == [
+        (Reason.UNREADABLE, "a.service.d/x.conf: is a binary file")
+    ]

@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from pgsched.cli.commands.importing.report import Mode, Timezone, check_mode, find_noun, print_imported
+from pgsched.cli.commands.importing.report import Start, Timezone, check_start, find_noun, print_imported
 from pgsched.cli.common import Json
 
 CRON_SITES = ("https://manpages.debian.org", "https://man7.org", "https://man.openbsd.org")
 SYSTEMD_SITES = ("https://www.freedesktop.org",)
 KUBERNETES_SITES = ("https://kubernetes.io", "https://pkg.go.dev")
 MOST_INPUT = 17 * 1024 * 1024  # bytes of standard input; more is refused
+
+HOME = "Directory in which the commands start. Default: the user's home."
 
 Queue = Annotated[
     str | None,
@@ -31,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def crontab(
     source: Annotated[str, typer.Argument(metavar="FILE|-|DIRECTORY|USER", help="As /etc/cron.d, or a user's.")],
-    mode: Mode = "paused",
+    start: Start = "paused",
     queue: Queue = None,
     timezone: Timezone = None,
     user_column: Annotated[
@@ -40,7 +42,7 @@ def crontab(
             "--user-column/--no-user-column", help="A user stands before each command. Default: by the place."
         ),
     ] = None,
-    home: Annotated[str | None, typer.Option("--home", metavar="DIR", help="Where the owner's commands start.")] = None,
+    home: Annotated[str | None, typer.Option("--home", metavar="DIR", help=HOME)] = None,
     json: Json = False,
 ) -> None:
     """Print the jobs of crontabs as jobs.yaml. Nothing is run or changed.
@@ -50,13 +52,13 @@ def crontab(
 
     \b
     Example:
-      pgsched import crontab /etc/cron.d --mode shadow > jobs.yaml
+      pgsched import crontab /etc/cron.d --start shadow > jobs.yaml
       crontab -l | pgsched import crontab - > jobs.yaml
     """
     from pgsched.services.importing.crontabs import CrontabSource, read_crontabs
     from pgsched.services.importing.machine import find_timezone
 
-    chosen = check_mode(mode)
+    chosen = check_start(start)
     zone, place = find_timezone(timezone)
     wanted = CrontabSource(source, zone, datetime.now(UTC), queue, user_column, home)
     imported = read_crontabs(wanted, read_input(source))
@@ -68,7 +70,7 @@ def crontab(
 
 def systemd(
     paths: Annotated[list[str], typer.Argument(metavar="PATH", help="Directories of units, or timers.")],
-    mode: Mode = "paused",
+    start: Start = "paused",
     queue: Queue = None,
     timezone: Timezone = None,
     start_units: Annotated[
@@ -89,7 +91,7 @@ def systemd(
     from pgsched.services.importing.machine import find_timezone
     from pgsched.services.importing.units import read_timers
 
-    chosen = check_mode(mode)
+    chosen = check_start(start)
     zone, place = find_timezone(timezone)
     imported = read_timers(paths, TimerOptions(zone, datetime.now(UTC), queue, start_units))
     title = f"Read from {', '.join(paths)} by pgsched import systemd, {say_zone(zone, place)}."
@@ -97,8 +99,10 @@ def systemd(
 
 
 def kubernetes(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH|-", help="Manifests, or directories of them.")],
-    mode: Mode = "paused",
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH", help="Manifests, directories of them, or - for standard input.")
+    ],
+    start: Start = "paused",
     queue: Annotated[
         str | None,
         typer.Option(
@@ -117,13 +121,13 @@ def kubernetes(
     \b
     Example:
       kubectl get cronjobs -A -o yaml | pgsched import kubernetes - > jobs.yaml
-      pgsched import kubernetes manifests/ --mode shadow > jobs.yaml
+      pgsched import kubernetes manifests/ --start shadow > jobs.yaml
     """
     from pgsched.importers.kubernetes.cronjobs import ManifestOptions
     from pgsched.services.importing.machine import find_timezone
     from pgsched.services.importing.manifests import read_manifests
 
-    chosen = check_mode(mode)
+    chosen = check_start(start)
     zone, _ = find_timezone(timezone or "UTC")
     options = ManifestOptions(datetime.now(UTC), zone, queue=queue)
     imported = read_manifests(paths, options, read_input("-" if "-" in paths else ""))

@@ -6,14 +6,11 @@ from typing import Annotated
 
 import typer
 
-from pgsched.cli.commands.importing.report import Mode, check_mode, find_noun, print_imported
+from pgsched.cli.commands.importing.report import Source, Start, check_start, find_noun, print_imported
 from pgsched.cli.common import Json
 from pgsched.errors import InputError
 
 SITES = ("https://github.com/citusdata",)
-Source = Annotated[
-    str | None, typer.Option("--dsn", metavar="DSN", help="Database with pg_cron. Default: PGSCHED_DSN, DATABASE_URL.")
-]
 Database = Annotated[
     str | None,
     typer.Option("--database", metavar="NAME", help="Where pgsched's SQL jobs run. Default: the same database."),
@@ -29,15 +26,16 @@ def register(app: typer.Typer) -> None:
 
 
 def import_pg_cron(
-    source: Source = None, database: Database = None, timezone: Zone = None, mode: Mode = "paused", json: Json = False
+    source: Source = None, database: Database = None, timezone: Zone = None, start: Start = "paused", json: Json = False
 ) -> None:
     """Print the jobs of pg_cron as jobs.yaml. Nothing is run or changed.
 
     The table cron.job is read by a connection that writes nothing. Your role sees its own jobs, a superuser all.
+    Without --from it is that of the database of pgsched: PGSCHED_DSN, DATABASE_URL.
 
     \b
     Example:
-      pgsched import pg_cron --dsn postgresql:///shop > jobs.yaml
+      pgsched import pg_cron --from postgresql:///shop > jobs.yaml
     """
     from datetime import UTC, datetime
 
@@ -46,8 +44,8 @@ def import_pg_cron(
 
     dsn = find_dsn(source)
     if dsn is None:
-        raise InputError("which database has pg_cron? --dsn DSN", "dsn")
-    chosen = check_mode(mode)
+        raise InputError("which database has pg_cron? --from DSN", "from")
+    chosen = check_start(start)
     found = read_pg_cron(dsn, datetime.now(UTC), timezone=timezone, database=database)
     title = "Read from the table cron.job by pgsched import pg_cron."
     print_imported(found, title=title, sites=SITES, mode=chosen, json=json)

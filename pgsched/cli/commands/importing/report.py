@@ -9,15 +9,19 @@ import typer
 
 from pgsched.cli.messages import print_note, print_remark
 from pgsched.cli.output.printing import print_json
+from pgsched.config import IMPORT_DSN
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
     from pgsched.importers.imported import Imported, Remark
 
-MODES = ("paused", "shadow")
-Mode = Annotated[
-    str, typer.Option("--mode", metavar="paused|shadow", help="How jobs begin: paused, or deciding slots only.")
+STARTS = ("paused", "shadow")
+START = "paused: nothing happens until you resume them; shadow: their slots are recorded and nothing runs."
+Start = Annotated[str, typer.Option("--start", metavar="paused|shadow", help=START)]
+Source = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DSN", envvar=IMPORT_DSN, help="The database of the source."),
 ]
 Timezone = Annotated[
     str | None, typer.Option("--timezone", metavar="ZONE", help="The zone of the source. Default: this machine's.")
@@ -37,11 +41,11 @@ def find_noun(app: typer.Typer) -> typer.Typer:
     return noun
 
 
-def check_mode(mode: str) -> str | None:
+def check_start(start: str) -> str | None:
     """Return the mode that jobs get, None for paused ones. Raises InputError."""
-    if mode not in MODES:
-        raise InputError(f'mode: "{mode}" is not one of {", ".join(MODES)}{did_you_mean(mode, MODES)}', "mode")
-    return None if mode == "paused" else mode
+    if start not in STARTS:
+        raise InputError(f'start: "{start}" is not one of {", ".join(STARTS)}{did_you_mean(start, STARTS)}', "start")
+    return None if start == "paused" else start
 
 
 def print_imported(
@@ -72,14 +76,14 @@ def imported_document(imported: Imported) -> dict[str, Any]:
     return {
         "jobs": [
             {"name": job.name, "exact": job.exact, "where": job.where, "source": job.source,
-             "columns": file_values(job.columns), "remarks": [remark_document(one) for one in job.remarks]}
+             "columns": file_values(job.columns), "comments": [remark_document(one) for one in job.remarks]}
             for job in imported.jobs
         ],
         "omitted": [
-            {"where": one.where, "source": one.source, "remarks": [remark_document(one.remark)]}
+            {"where": one.where, "source": one.source, "comments": [remark_document(one.remark)]}
             for one in imported.omitted
         ],
-        "remarks": [remark_document(one) for one in imported.remarks],
+        "comments": [remark_document(one) for one in imported.remarks],
     }  # fmt: skip
 
 

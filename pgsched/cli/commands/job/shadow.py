@@ -18,6 +18,7 @@ from pgsched.cli.completion import complete_jobs
 from pgsched.cli.output.printing import format_cell, print_json, print_table
 from pgsched.cli.times import chosen_zone, read_instant
 from pgsched.core.input_values import parse_option_duration
+from pgsched.core.units import format_count
 from pgsched.core.wording import format_short_duration, shorten
 from pgsched.errors import InputError
 
@@ -44,21 +45,35 @@ def report(
     log: Annotated[
         list[str], typer.Option("--log", metavar="FILE", help="The other scheduler's log, also .gz; - is stdin.")
     ],
-    source: Annotated[
-        str | None, typer.Option(help="syslog (also of journalctl), csv, kubernetes. Default: by what is in it.")
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="syslog (also of journalctl), csv, kubernetes. Default: by its content."
+        ),
     ] = None,
     since: Annotated[str | None, typer.Option(help="Only from this time on: yesterday, monday, ISO.")] = None,
     until: Annotated[str | None, typer.Option(help="Only until this time.")] = None,
-    tolerance: Annotated[str, typer.Option(metavar="TIME", help="A start may be so late, beside jitter.")] = "1m",
+    tolerance: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="A start may be this late and still belong to its slot. The job's jitter is added."
+        ),
+    ] = "1m",
     job: Annotated[
         list[str] | None,
-        typer.Option("--job", help="These jobs (repeatable), not those in mode shadow.", autocompletion=complete_jobs),
+        typer.Option(
+            "--job", help="Compare these jobs (repeatable). Default: all in mode shadow.", autocompletion=complete_jobs
+        ),
     ] = None,
     mapping: Annotated[
         str | None, typer.Option("--map", metavar="FILE", help="A CSV: a logged text (text* its beginning), a job.")
     ] = None,
-    planned: Annotated[
-        bool, typer.Option("--planned", help="Compare with the slots of the schedules, also of the past.")
+    by_schedule: Annotated[
+        bool,
+        typer.Option(
+            "--by-schedule",
+            help="Compare the log with what the schedules give, also for time before the jobs were made.",
+        ),
     ] = False,
     dsn: Dsn = None,
     json: Json = False,
@@ -67,30 +82,30 @@ def report(
 
     For each job: slots with a start in the log, slots only here, starts only there, and how late those starts were.
     A start belongs to a job by its command or name. Wall clocks of the log are in the zone of --tz.
-    Exit code: 0 no difference, 2 a difference or bad input, others as in pgsched --help.
+    Exit code: 0 no difference; 2 a difference, no job that could be compared, or bad input.
 
     \b
     Example:
       pgsched shadow report --log /var/log/cron.log --tz Europe/Berlin
       kubectl get jobs -A -o json | pgsched shadow report --log -
     """
-    from pgsched.core.shadow.log_lines import check_source
+    from pgsched.core.shadow.log_lines import check_format
     from pgsched.services.jobs.shadow import Question, read_report
 
     question = Question(
         read_instant("since", since), read_instant("until", until), parse_option_duration("tolerance", tolerance),
-        job or None, planned, chosen_zone(),
+        job or None, by_schedule, chosen_zone(),
     )  # fmt: skip
     refuse_empty_time(question.since, question.until)
-    check_source(source)
+    check_format(form)
     lines = None if mapping is None else read_lines(mapping)
-    with opened(log, source) as logs, session(dsn) as conn:
+    with opened(log, form) as logs, session(dsn) as conn:
         try:
             found = read_report(conn, logs, question, lines)
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"log: cannot be read: {error}", "log") from None
     print_json(found.to_dict()) if json else print_report(found)
-    raise typer.Exit(2 if found.differ else 0)
+    raise typer.Exit(2 if found.differ or not found.compared else 0)
 
 
 def refuse_empty_time(since: datetime | None, until: datetime | None) -> None:
@@ -108,7 +123,7 @@ def read_lines(path: str) -> list[str]:
 
 
 @contextmanager
-def opened(paths: list[str], source: str | None) -> Iterator[list[Log]]:
+def opened(paths: list[str], form: str | None) -> Iterator[list[Log]]:
     """Open the logs, unpacked; on a terminal, show how much of large ones is read. Raises InputError."""
     from pgsched.services.jobs.shadow import Log
 
@@ -121,7 +136,7 @@ def opened(paths: list[str], source: str | None) -> Iterator[list[Log]]:
             except OSError as error:
                 raise InputError(f"log: cannot read {path}: {error.strerror}", "log") from None
         watched = watch_reading(stack, files) if sys.stderr.isatty() else [file for _, file, _ in files]
-        yield [Log(path, unpacked(file, path), source) for (path, *_), file in zip(files, watched, strict=True)]
+        yield [Log(path, unpacked(file, path), form) for (path, *_), file in zip(files, watched, strict=True)]
 
 
 def unpacked(file: Any, path: str) -> Any:
@@ -181,11 +196,16 @@ def print_report(found: ShadowReport) -> None:
         print_table(["STARTS", "NO JOB'S COMMAND"], others, wrap=True)
     hidden = len(found.unmatched) - 4 * SHOWN
     if hidden > 0 or found.more_unmatched:
-        print(f"and {hidden + found.more_unmatched:,} more: --json has them")
-    unknown = sum(one.begin is None for one in found.jobs)
+        text = f"and {hidden + found.more_unmatched:,} more"
+        print(text if found.more_unmatched else f"{text}: --json has them")
+    unknown = len(found.jobs) - found.compared
+    if not found.compared:
+        print("\nnothing was compared: no slot of these jobs, and no start, lies in the time that both sides know")
+        print("--by-schedule compares a log that is older than the jobs")
+        return
     print(f"\n{len(differing)} of {len(found.jobs)} jobs differ" if differing else "\nno difference")
     if unknown:
-        print(f"{unknown} jobs were not compared: no slot of theirs was decided in the time of the log")
+        print(f"{format_count(unknown, 'job')} not compared: neither slot nor start in the time that both know")
 
 
 def describe_difference(one: Comparison) -> Iterator[list[str]]:

@@ -26,7 +26,7 @@ CRON_JOB = """
 CREATE SCHEMA cron;
 CREATE TABLE cron.job (
     jobid bigint PRIMARY KEY, schedule text NOT NULL, command text NOT NULL, nodename text NOT NULL DEFAULT 'localhost',
-    nodeport int NOT NULL DEFAULT 5432, database text NOT NULL DEFAULT current_database(),
+    nodeport int NOT NULL DEFAULT current_setting('port')::int, database text NOT NULL DEFAULT current_database(),
     username text NOT NULL DEFAULT current_user, active boolean NOT NULL DEFAULT true, jobname text);
 ALTER TABLE cron.job ENABLE ROW LEVEL SECURITY;
 CREATE POLICY cron_job_policy ON cron.job USING (username = current_user);
@@ -53,9 +53,9 @@ def test_the_jobs_of_pg_cron_are_printed_as_a_file(pgsched: Pgsched, db: psycopg
     )
     assert found["cron 2"]["schedule"] == "@every 30s"
     assert said.err.startswith("2 jobs: 2 exact, 0 not\n")
-    assert jobs_of(pgsched("import", "pg_cron", "--mode", "shadow"))["nightly"]["mode"] == "shadow"
+    assert jobs_of(pgsched("import", "pg_cron", "--start", "shadow"))["nightly"]["mode"] == "shadow"
     other = pgsched("import", "pg_cron", "--database", "elsewhere", "--json").json
-    assert [job["remarks"][0]["reason"] for job in other["jobs"]] == ["database", "database"]
+    assert [job["comments"][0]["reason"] for job in other["jobs"]] == ["database", "database"]
 
 
 def test_a_role_is_told_that_it_sees_its_own_jobs_only(
@@ -63,9 +63,9 @@ def test_a_role_is_told_that_it_sees_its_own_jobs_only(
 ) -> None:
     db.execute(CRON_JOB)
     db.execute("UPDATE cron.job SET username = %s WHERE jobid = 2", [logins.name("alice")])
-    said = pgsched("import", "pg_cron", "--dsn", logins.dsn("alice"), "--json").json
+    said = pgsched("import", "pg_cron", "--from", logins.dsn("alice"), "--json").json
     assert [job["name"] for job in said["jobs"]] == ["cron 2"]
-    assert [remark["reason"] for remark in said["remarks"]] == ["time_zone", "own_jobs", "anchor", "role"]
+    assert [remark["reason"] for remark in said["comments"]] == ["time_zone", "own_jobs", "anchor", "role"]
 
 
 def test_reading_writes_nothing_even_where_the_table_is_a_trap(pgsched: Pgsched, db: psycopg.Connection) -> None:
@@ -101,7 +101,7 @@ def test_the_tables_of_django_celery_beat_are_read(
         db.execute(
             f"INSERT INTO django_celery_beat_{name} ({', '.join(row)}) VALUES ({marks})".encode(), list(row.values())
         )
-    found = jobs_of(pgsched("import", "celery", "--dsn", dsn))
+    found = jobs_of(pgsched("import", "celery", "--from", dsn))
     assert found["poll"] | {"schedule": "0 3 * * *", "max_runs": 1, "paused": True} == found["poll"]
     path = tmp_path / "db.sqlite3"
     write_beat_tables(path, tasks=[TASK_ROW], intervals=[INTERVAL_ROW])
@@ -111,7 +111,7 @@ def test_the_tables_of_django_celery_beat_are_read(
 def test_a_job_store_of_apscheduler_is_read(pgsched: Pgsched, db: psycopg.Connection, dsn: str, tmp_path: Path) -> None:
     db.execute("CREATE SCHEMA office; CREATE TABLE office.store (id text, next_run_time float, job_state bytea)")
     db.execute("INSERT INTO office.store VALUES ('nightly', 0, %s)", [dump(job_state())])
-    found = jobs_of(pgsched("import", "apscheduler", "--dsn", dsn, "--table", "office.store"))
+    found = jobs_of(pgsched("import", "apscheduler", "--from", dsn, "--table", "office.store"))
     assert found["nightly"]["schedule"] == "0 9 * * *"
     path = tmp_path / "jobs.sqlite"
     write_store(path, [("nightly", dump(job_state()))])
@@ -120,7 +120,7 @@ def test_a_job_store_of_apscheduler_is_read(pgsched: Pgsched, db: psycopg.Connec
 
 @pytest.mark.parametrize("kind", ["celery", "apscheduler"])
 def test_exactly_one_source_is_named(pgsched: Pgsched, kind: str) -> None:
-    for args in ((), ("--dsn", "postgresql:///a", "b")):
+    for args in ((), ("--from", "postgresql:///a", "b")):
         said = pgsched("import", kind, *args)
         assert (said.code, said.out) == (2, "")
         assert "name one source" in said.err

@@ -100,6 +100,46 @@ def test_each_difference_is_named_and_ends_in_2(db: psycopg.Connection, pgsched:
     assert "(is it load?)" in shown and shown.endswith("2 of 2 jobs differ\n")
 
 
+def test_a_last_line_without_a_time_does_not_hide_a_difference(
+    db: psycopg.Connection, pgsched: Program, tmp_path: Path
+) -> None:
+    shadow(db, "dump", "pg_dump x")
+    decide_slots(db)
+    lines = [cron_line(slot, "pg_dump x") for slot in slots(db, "dump")[1:]]
+    log = cron_log(db, tmp_path / "cron.log", *lines)
+    with Path(log).open("a") as file:
+        file.write("Nov 28 00:1")
+    said = pgsched("shadow", "report", "--log", log)
+    assert (said.code, said.out.splitlines()[-1]) == (2, "1 of 1 jobs differ")
+
+
+def test_a_log_of_one_instant_is_refused(db: psycopg.Connection, pgsched: Program, tmp_path: Path) -> None:
+    shadow(db, "dump", "x")
+    said = pgsched("shadow", "report", "--log", write(tmp_path / "cron.log", cron_line(now(db), "x")))
+    assert (said.code, said.err.startswith("error: log: its first and its last time are one instant")) == (2, True)
+
+
+def test_slots_are_known_from_when_a_job_was_made(db: psycopg.Connection, pgsched: Program, tmp_path: Path) -> None:
+    """An imported interval counts from an instant in the past: its slots before it was made are not compared."""
+    shadow(db, "dump", "x", starts_at=now(db) - timedelta(days=30))
+    lead(db)
+    pass_time(db, 600)
+    log = cron_log(db, tmp_path / "cron.log", *(cron_line(now(db) - timedelta(hours=n), "x") for n in range(2, 9)))
+    (one,) = pgsched("shadow", "report", "--log", log, "--json").json["jobs"]
+    assert one["only_there"] == 0
+
+
+def test_nothing_that_was_compared_is_no_agreement(db: psycopg.Connection, pgsched: Program, tmp_path: Path) -> None:
+    shadow(db, "dump", "x")
+    log = cron_log(db, tmp_path / "cron.log", cron_line(now(db) - timedelta(hours=2), "x"))
+    said = pgsched("shadow", "report", "--log", log)
+    assert said.code == 2
+    assert said.out.splitlines()[-2].startswith("nothing was compared: ")
+    assert "--by-schedule" in said.out
+    assert "no difference" not in said.out
+    assert pgsched("shadow", "report", "--log", log, "--json").json["compared"] == 0
+
+
 def test_a_mapping_says_which_job_a_text_means(db: psycopg.Connection, pgsched: Program, tmp_path: Path) -> None:
     shadow(db, "load", "etl.load", kind="task")
     decide_slots(db)
@@ -198,7 +238,7 @@ def test_slots_of_the_schedule_are_compared_with_an_old_log(
     log = write(tmp_path / "old.log", ends[0], *(cron_line(at, "x") for at in there), ends[1])
     (now_known,) = pgsched("shadow", "report", "--log", log, "--json").json["jobs"]
     assert now_known["begin"] is None, "nothing was decided then"
-    said = pgsched("shadow", "report", "--log", log, "--planned", "--json")
+    said = pgsched("shadow", "report", "--log", log, "--by-schedule", "--json")
     (one,) = said.json["jobs"]
     assert (said.code, one["matched"]) == (0, 2), "the clock change moves the second one to 01:00 UTC"
 
@@ -211,7 +251,7 @@ def test_slots_are_compared_where_a_calendar_has_them(db: psycopg.Connection, pg
     there = [friday + timedelta(days=days, hours=9, seconds=1) for days in (0, 3)]
     ends = [f"{at.isoformat()} host kernel: x" for at in (friday, friday + timedelta(days=4))]
     log = write(tmp_path / "old.log", ends[0], *(cron_line(at, "x") for at in there), ends[1])
-    said = pgsched("shadow", "report", "--log", log, "--planned", "--json")
+    said = pgsched("shadow", "report", "--log", log, "--by-schedule", "--json")
     assert (said.code, said.json["jobs"][0]["matched"]) == (0, 2)
 
 
@@ -264,7 +304,7 @@ def test_wrong_options_are_refused(db: psycopg.Connection, pgsched: Program, tmp
         "error: log: cannot read /nowhere/log: No such file or directory\n"
     )
     log = write(tmp_path / "a", "x")
-    assert "source: " in pgsched("shadow", "report", "--log", log, "--source", "journal").err
+    assert "format: " in pgsched("shadow", "report", "--log", log, "--format", "journal").err
     assert "tolerance: " in pgsched("shadow", "report", "--log", log, "--tolerance", "soon").err
     assert "map: cannot read" in pgsched("shadow", "report", "--log", log, "--map", "/nowhere/map").err
     assert pgsched("shadow", "report").code == 2

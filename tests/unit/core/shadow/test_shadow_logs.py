@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pgsched.core.shadow.csv_log import CsvReader
 from pgsched.core.shadow.kubernetes import KubernetesReader
-from pgsched.core.shadow.log_lines import LONGEST, check_source, guess_source, split_lines
+from pgsched.core.shadow.log_lines import LONGEST, check_format, guess_format, split_lines
 from pgsched.core.shadow.stamps import StampReader
 from pgsched.core.shadow.syslog import SyslogReader
 from pgsched.errors import InputError
@@ -35,9 +35,6 @@ def lines_of(text: str) -> list[tuple[int, bytes]]:
 
 def syslog(text: str, zone: Any = UTC, now: datetime = NOW) -> list[tuple[str, float]]:
     return [(one.what, one.at_s) for one in SyslogReader(StampReader(now, zone)).read(lines_of(text))]
-
-
-# ---- lines
 
 
 def test_lines_have_their_numbers_across_pieces_and_long_ones_are_skipped() -> None:
@@ -71,12 +68,12 @@ def test_a_line_without_an_end_takes_no_memory() -> None:
     ],
 )
 def test_the_format_is_guessed(name: str, head: bytes, source: str) -> None:
-    assert guess_source(name, head) == source
+    assert guess_format(name, head) == source
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(InputError, match='source: "journal" is not one of syslog, csv, kubernetes'):
-        check_source("journal")
+    with pytest.raises(InputError, match='format: "journal" is not one of syslog, csv, kubernetes'):
+        check_format("journal")
 
 
 # ---- syslog
@@ -195,9 +192,51 @@ def test_a_wall_clock_is_read_in_the_zone_and_twice_in_the_repeated_hour() -> No
     assert StampReader(NOW, BERLIN).read("2026-07-01T12:00:00") == at("2026-07-01T10:00Z")
 
 
+NIGHTLY = ["Oct 25 01:17:01", "Oct 25 02:17:01", "Oct 25 02:17:02", "Oct 25 03:17:01"]
+REPEATED = ["2026-10-24T23:17:01Z", "2026-10-25T00:17:01Z", "2026-10-25T01:17:02Z", "2026-10-25T02:17:01Z"]
+
+
+def test_the_same_work_in_the_same_minute_is_the_second_pass() -> None:
+    """Debian's own hourly line may be the only one of a night."""
+    text = "".join(f"{stamp} host CRON[1]: (root) CMD (x)\n" for stamp in NIGHTLY)
+    assert [when for _, when in syslog(text, BERLIN)] == [at(one) for one in REPEATED]
+    others = text.replace("02:17:02 host CRON[1]: (root) CMD (x)", "02:17:02 host CRON[1]: (root) CMD (y)")
+    assert syslog(others, BERLIN)[2] == ("y", at("2026-10-25T00:17:02Z"))
+    rows = "".join(f"x,2026-10-25 {stamp[7:]}\n" for stamp in NIGHTLY)
+    assert [one.at_s for one in CsvReader(StampReader(NOW, BERLIN)).read(lines_of(rows))] == [
+        at(one) for one in REPEATED
+    ]
+
+
+def test_lines_of_other_programs_say_when_the_hour_begins_anew() -> None:
+    lines = [("02:17:01", "CRON[1]: (root) CMD (x)"), ("02:50:00", "sshd[1]: a"), ("02:01:00", "sshd[1]: b"),
+             ("02:30:01", "CRON[1]: (root) CMD (y)")]  # fmt: skip
+    text = "".join(f"Oct 25 {clock} host {rest}\n" for clock, rest in lines)
+    assert [when - at("2026-10-25T00:00Z") for _, when in syslog(text, BERLIN)] == [1021, 3600 + 1801]
+
+
+def test_what_follows_the_second_pass_of_a_minute_is_in_it_too() -> None:
+    lines = [("02:17:01", "x"), ("02:17:01", "x"), ("02:17:03", "y"), ("02:20:01", "z"), ("02:20:01", "z")]
+    text = "".join(f"Oct 25 {clock} host CRON[1]: (root) CMD ({what})\n" for clock, what in lines)
+    assert [when - at("2026-10-25T00:00Z") for _, when in syslog(text, BERLIN)] == [1021, 4621, 4623, 4801, 4801]
+
+
+@pytest.mark.parametrize(
+    "last", ["Nov 28 00:1", "    a further line", '{"MESSAGE": "cut', "", "Foo 31 00:17:01 host x: y"]
+)
+@pytest.mark.parametrize("between", [0, 200])
+def test_a_log_ends_with_its_last_line_that_has_a_time(last: str, between: int) -> None:
+    lines = ["Nov 28 00:17:01 h CRON[1]: (root) CMD (x)", "Nov 28 04:00:00 h kernel: y", *["  more"] * between, last]
+    reader = SyslogReader(StampReader(NOW, UTC))
+    assert len([*reader.read(lines_of("\n".join(lines)))]) == 1
+    end = "2026-11-28T00:17:01Z" if between else "2026-11-28T04:00:00Z"
+    assert (reader.begin_s, reader.end_s) == (at("2026-11-28T00:17:01Z"), at(end))
+
+
 @pytest.mark.parametrize(
     "text", ["1795825021", "1795825021.0", "1795825021000", "1795825021000000", "2026-11-28T00:17:01Z",
-             "2026-11-28 00:17:01 UTC", "2026-11-28 00:17:01.000 +0000", "2026-11-28T00:17:01,000+00:00"]
+             "2026-11-28 00:17:01 UTC", "2026-11-28 00:17:01.000 +0000", "2026-11-28T00:17:01,000+00:00",
+             "2026-11-28 01:17:01+01"]
 )  # fmt: skip
 def test_times_of_programs_are_read(text: str) -> None:
     assert StampReader(NOW, BERLIN).read(text) == at("2026-11-28T00:17:01Z")

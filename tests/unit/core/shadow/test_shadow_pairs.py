@@ -166,3 +166,16 @@ def test_each_slot_and_each_start_is_counted_once() -> None:
         found = pairs(slots, starts, begin_s=-1000, tolerance_s=rng.choice([0.5, 30, 90]))
         assert found.matched + found.only_here == len(slots)
         assert found.matched + found.only_there == len(starts)
+
+
+def test_a_line_of_a_crontab_with_bash_is_known_by_the_line_alone() -> None:
+    from datetime import UTC, datetime
+
+    from pgsched.importers.crontab.importing import CrontabOptions, import_crontab
+
+    text = "SHELL=/bin/bash\n5 * * * * [[ -f /x ]] &&  ./a.sh\n"
+    (made,) = import_crontab(text, CrontabOptions("UTC", datetime(2026, 5, 1, tzinfo=UTC))).jobs
+    matcher = Matcher([{"name": made.name, **made.columns}])
+    assert meant(matcher, "[[ -f /x ]] && ./a.sh") == (made.name,)
+    assert meant(matcher, "/bin/bash -c [[ -f /x ]] && ./a.sh") == (made.name,)
+    assert meant(Matcher([job("other", "/bin/echo", "command", ["x"])]), "x") is None

@@ -15,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgsched.importers.apscheduler import pickles
-from pgsched.importers.apscheduler.jobs import MOST_JOBS, Row, import_export, import_rows
+from pgsched.importers.apscheduler.jobs import MOST_JOBS, Row, import_export, import_rows, import_states
 from pgsched.importers.apscheduler.pickles import Foreign, Named, PickleRefused, read_pickle
 from pgsched.importers.imported import Imported, Reason
 from tests.support.fuzz.profile import examples
 from tests.support.importing.slots import NOW
-from tests.support.importing.stores import Called, Pickled, dump, job_state, zone
+from tests.support.importing.stores import Called, Pickled, cron_trigger, dump, interval, job_state, number, zone
+
+COMBINATION = "apscheduler.triggers.combining:OrTrigger"
 
 
 class Evil:
@@ -105,6 +107,46 @@ def test_a_foreign_argument_is_left_out_and_named() -> None:
     assert "os.system" in remark.text
 
 
+def calendar_interval(**changed: Any) -> Pickled:
+    """Return a calendar interval of a day at 5:00, from 1 January 2026 on."""
+    state = {"start_date": Called("datetime.date", b"\x07\xea\x01\x01"), "end_date": None, "interval": [0, 0, 0, 1],
+             "time": [5, 0, 0], "timezone": zone("UTC"), "jitter": None}  # fmt: skip
+    return Pickled("apscheduler.triggers.calendarinterval.CalendarIntervalTrigger", state | changed)
+
+
+def one_in_another(levels: int) -> Pickled:
+    """Return combinations of one trigger each, in each other."""
+    state: dict[str, Any] = {"triggers": []}
+    for _ in range(levels):
+        state = {"triggers": [(COMBINATION, state)]}
+    return Pickled(COMBINATION.replace(":", "."), state)
+
+
+def test_a_calendar_interval_is_read() -> None:
+    (job,) = read(job_state(trigger=calendar_interval())).jobs
+    assert job.columns["schedule"] == "0 5 * * *"
+
+
+def test_a_combination_that_holds_only_itself_is_named() -> None:
+    state = read_pickle(dump(job_state(trigger=one_in_another(1))))
+    own = state["trigger"].state
+    own["triggers"] = [(COMBINATION, own)]
+    found = import_states([("a", state), ("good", read_pickle(dump(job_state())))], [], NOW)
+    assert [job.name for job in found.jobs] == ["good"]
+    assert "nested too deeply" in found.omitted[0].remark.text
+
+
+def test_a_value_that_nobody_foresaw_ends_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pgsched.importers.apscheduler import jobs
+
+    def fail(*_: Any) -> None:
+        raise OverflowError
+
+    monkeypatch.setattr(jobs, "add_instances", fail)
+    found = read(job_state())
+    assert (found.jobs, found.omitted[0].remark.text) == ([], "a damaged state: OverflowError")
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -120,6 +162,12 @@ def test_a_foreign_argument_is_left_out_and_named() -> None:
         {"trigger": Pickled("apscheduler.triggers.combining.OrTrigger", {"triggers": [("os:system", {})]})},
         {"trigger": Pickled("apscheduler.triggers.cron.CronTrigger", {"fields": [], "timezone": zone("UTC")})},
         {"trigger": Pickled("apscheduler.triggers.cron.CronTrigger", (None, None, None))},
+        {"max_instances": 10**5000}, {"trigger": interval(60, jitter=10**5000)},
+        {"trigger": interval(60, jitter=float("nan"))},
+        {"trigger": calendar_interval(time=[30, 0, 0])}, {"trigger": calendar_interval(time=[5.0, 0, 0])},
+        {"trigger": calendar_interval(interval=[0, 1.0, 0, 0])},
+        {"trigger": cron_trigger(zone("Europe/Berlin"), month=[number(2)], day=[number(30)])},
+        {"trigger": one_in_another(100)},
     ],
 )  # fmt: skip
 def test_damaged_states_are_jobs_or_named(changed: dict[str, Any]) -> None:
@@ -141,7 +189,8 @@ def test_no_more_opcodes_are_followed_than_a_job_needs() -> None:
 def test_a_number_in_the_memo_takes_no_memory() -> None:
     """Python's own unpickler makes room for as many values as the number says: here 16 GiB."""
     tracemalloc.start()
-    read_pickle(b"\x80\x04Nr\xff\xff\xff\x7f.")
+    with pytest.raises(PickleRefused, match="memo"):
+        read_pickle(b"\x80\x04Nr\xff\xff\xff\x7f.")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1024 * 1024
@@ -178,8 +227,6 @@ def test_arguments_that_contain_themselves_are_left_out() -> None:
 
 def import_export_of(arguments: Any) -> Imported:
     """Import a job with these arguments."""
-    from pgsched.importers.apscheduler.jobs import import_states
-
     return import_states([("a", read_pickle(dump(job_state())) | {"args": arguments})], [], NOW)
 
 

@@ -11,7 +11,7 @@ from pgsched.errors import InputError
 from pgsched.importers.celery.crontabs import read_crontab
 from pgsched.importers.celery.entries import Entry, Interval, Settings, Solar, Unread, import_entries
 from pgsched.importers.celery.options import Broker
-from pgsched.importers.celery.tables import CLOCKED, CRONTABS, INTERVALS, SOLARS, TASKS, read_entries
+from pgsched.importers.celery.tables import CLOCKED, CRONTABS, INTERVALS, SOLARS, TASKS, read_entries, read_instant
 from pgsched.importers.imported import Imported, ImportedJob, Reason
 from tests.support.importing.django_tables import CRONTAB_ROW, INTERVAL_ROW, TASK_ROW
 from tests.support.importing.slots import NOW
@@ -184,3 +184,7 @@ def test_rows_that_become_no_job_are_named(changed: dict[str, Any], reason: Reas
     found = rows(**changed)
     assert found.jobs == []
     assert [(left.where, left.remark.reason) for left in found.omitted] == [("row 1", reason)]
+
+
+def test_an_instant_beyond_the_calendar_is_none() -> None:
+    assert read_instant("0001-01-01 00:00:00+23:59") is None

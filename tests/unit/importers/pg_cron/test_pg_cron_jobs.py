@@ -189,3 +189,16 @@ def test_a_zone_that_is_not_known_is_refused_with_the_option() -> None:
 def test_a_zone_that_the_role_may_not_see_is_said() -> None:
     found = read(cron_job(), timezone=None, sees_all=False)
     assert [remark.reason for remark in found.remarks] == [Reason.TIME_ZONE, Reason.OWN_JOBS, Reason.ROLE]
+
+
+@pytest.mark.parametrize(("changed", "reason", "args"), [
+    ({"nodename": "localhost", "nodeport": 5432}, None, None),
+    ({"nodename": "localhost", "nodeport": 5433}, Reason.SERVER, {"dsn": "shop"}),
+    ({"nodename": "db2"}, Reason.SERVER, {"dsn": "shop"}),
+    ({"database": "other", "nodeport": 5432}, Reason.DATABASE, {"dsn": "other"}),
+])  # fmt: skip
+def test_a_job_of_another_server_is_a_difference(changed: dict[str, Any], reason: Reason | None, args: Any) -> None:
+    (job,) = import_rows([cron_job(**changed)], Settings("shop", port=5432), NOW).jobs
+    assert job.columns.get("args") == args
+    assert [remark.reason for remark in job.remarks] == ([] if reason is None else [reason])
+    assert job.exact is (reason is not Reason.SERVER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from pgsched.errors import InputError
 from pgsched.importers.celery.crontabs import Crontab
 from pgsched.importers.celery.entries import Interval, Solar, Unread
 from pgsched.importers.imported import Reason
-from pgsched.services.importing.celery import entries_of, read_celery_app, read_schedule
+from pgsched.services.importing.celery import entries_of, read_celery_app, read_schedule, remarks_of_class
 from tests.support.importing.slots import NOW
 
 APP = """
@@ -80,8 +81,9 @@ def test_an_entry_has_the_queue_and_the_limits_of_its_task() -> None:
     def run(days: int, *, full: bool = False) -> None: ...
 
     task = SimpleNamespace(run=run, time_limit=900, soft_time_limit=None, queue="reports")
-    conf = SimpleNamespace(task_routes={"shop.other": {"queue": "others"}}, task_time_limit=60, task_soft_time_limit=50)
-    app = SimpleNamespace(tasks={"shop.report": task}, conf=conf)
+    conf = SimpleNamespace(task_time_limit=60, task_soft_time_limit=50)
+    router = SimpleNamespace(route=lambda options, task, args, kwargs: {"queue": SimpleNamespace(name="others")})
+    app = SimpleNamespace(tasks={"shop.report": task}, conf=conf, amqp=SimpleNamespace(router=router))
     schedule = {"a": {"task": "shop.report", "schedule": crontab(nowfun=print), "args": (1,)},
                 "b": {"task": "shop.other", "schedule": 30}}  # fmt: skip
     first, second = entries_of(app, schedule)
@@ -109,6 +111,56 @@ def test_an_app_is_imported_and_none_of_its_tasks_run(
     assert said.out == ""
     assert "spoil the file" in said.err
     sys.modules.pop("shop_with_beat")
+
+
+ROUTES = {
+    "by name": {"feed.tasks.load": {"queue": "feeds"}},
+    "by pattern": {"feed.*": {"queue": "feeds"}},
+    "by expression": ([(re.compile(r"feed\..*"), {"queue": "feeds"})],),
+    "as a list": ([("other.*", "others"), ("feed.tasks.*", "feeds")],),
+    "by a function": (lambda name, *_, **__: {"queue": "feeds"} if name.startswith("feed.") else None,),
+}
+
+
+@pytest.mark.parametrize("form", ROUTES)
+def test_the_queue_of_a_task_is_the_one_that_celery_chooses(form: str) -> None:
+    celery = pytest.importorskip("celery", reason="celery is missing: pip install -e '.[sources]' (.ci/long does)")
+    app = celery.Celery("shop", broker="memory://", set_as_current=False)
+    app.conf.task_routes = ROUTES[form]
+
+    @app.task(name="own.queue", queue="mine")
+    def own() -> None: ...
+
+    schedule = {name: {"task": name, "schedule": 30} for name in ("feed.tasks.load", "shop.report", "own.queue")}
+    schedule["given"] = {"task": "feed.tasks.load", "schedule": 30, "options": {"queue": "here"}}
+    assert [one.options.get("queue") for one in entries_of(app, schedule)] == ["feeds", None, "mine", "here"]
+    app.conf.task_default_queue = "jobs"
+    app.amqp = type(app.amqp)(app)
+    assert [one.options.get("queue") for one in entries_of(app, schedule)] == ["feeds", "jobs", "mine", "here"]
+
+
+def test_a_priority_of_a_route_is_kept_and_a_router_that_fails_is_named() -> None:
+    def fail(*_: Any) -> None:
+        raise LookupError
+
+    def app(route: Any) -> Any:
+        conf = SimpleNamespace(task_time_limit=None, task_soft_time_limit=None)
+        return SimpleNamespace(tasks={}, conf=conf, amqp=SimpleNamespace(router=SimpleNamespace(route=route)))
+
+    schedule = {"a": {"task": "a", "schedule": 30}}
+    (kept,) = entries_of(app(lambda *_: {"queue": "q", "priority": 0, "routing_key": "x"}), schedule)
+    assert kept.options == {"queue": "q", "priority": 0}
+    (failed,) = entries_of(app(fail), schedule)
+    assert [one.reason for one in failed.remarks] == [Reason.QUEUE]
+
+
+def test_a_class_that_is_derived_from_celery_s_is_named() -> None:
+    crontab_class = type("crontab", (), {"__module__": "celery.schedules"})
+    derived = type("Holidays", (crontab_class,), {"__module__": "shop.times"})
+    assert [one.text for one in remarks_of_class(derived())] == [
+        "read as the class of Celery that shop.times.Holidays is derived from"
+    ]
+    assert remarks_of_class(crontab_class()) == remarks_of_class(30) == []
 
 
 def test_what_is_no_app_of_celery_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
