@@ -25,9 +25,9 @@ from pgsched.errors import ScheduleError
 
 SLOTS = 5
 LOOK = timedelta(days=370)  # changes of the clocks are looked for so far ahead
-# Columns whose change moves slots, and of them those that begin the sequence anew.
+# Columns whose change moves slots, or lets them run or not; and of them those that begin the sequence anew.
 MOVING = {"schedule", "timezone", "run_at", "starts_at", "ends_at", "max_runs", "jitter", "excluded_dates", "calendar",
-          "on_excluded"}  # fmt: skip
+          "on_excluded", "mode", "paused"}  # fmt: skip
 ANEW = {"schedule", "timezone", "run_at", "starts_at"}
 ANEW_ONCE = {"schedule", "run_at"}  # of a job that runs once
 NEW: Mapping[str, Any] = {"id": 0, "run_count": 0, "error": None, "next_run_at": None, "decided_until": None,

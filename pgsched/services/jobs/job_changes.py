@@ -73,18 +73,30 @@ def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED, li
 
 
 def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str | None = None) -> Row:
-    """Stop deciding slots of a job; existing runs go on. `by`: None is the session's user. Raises NotFound."""
-    return jobs.pause(conn, name, reason, by)
+    """Stop deciding slots of a job; existing runs go on. `by`: None is the session's user. Raises NotFound.
+
+    The row has `notes` beside its columns, as those of `resume` and `set_mode` have.
+    """
+    return with_notes(conn, jobs.pause(conn, name, reason, by), "paused")
 
 
 def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
     """Decide slots again, since `now` or since the `pause`. Raises InputError or NotFound."""
-    return jobs.resume(conn, name, since)
+    return with_notes(conn, jobs.resume(conn, name, since), "paused")
 
 
 def set_mode(conn: Connection[Any], name: str, mode: str) -> Row:
     """Let slots of a job run (`run`), or only be recorded (`shadow`). Raises InputError or NotFound."""
-    return jobs.set_mode(conn, name, mode)
+    return with_notes(conn, jobs.set_mode(conn, name, mode), "mode")
+
+
+def with_notes(conn: Connection[Any], job: Row, column: str) -> Row:
+    """Return the row of a job with `notes`: a sentence if a file declares this column, `mode` or `paused`."""
+    found = jobs.file_decides(conn, job["name"])
+    if found is None or column not in found["decides"]:
+        return job | {"notes": []}
+    return job | {"notes": [f'the file of owner "{found["owner"]}" declares `{column}` of job {job["name"]}:'
+                            " the next apply sets it back, so change it in the file too"]}  # fmt: skip
 
 
 def reset_mark(conn: Connection[Any], name: str) -> Row:
