@@ -47,7 +47,8 @@ STEPS = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60)  # minutes of jitter that are propo
 class BusyMinute:
     """A minute in which many jobs start.
 
-    `starts`: how many jobs. `jobs`: the names of some of them. `jitter`: what would part those that have none; None: nothing useful.
+    `starts`: how many jobs. `jobs`: the names of some of them.
+    `jitter`: what would part those that have none; None: nothing useful.
     """
 
     at: datetime
@@ -62,8 +63,8 @@ class Collisions:
     """The starts of the coming week.
 
     `begin`: the full hour with which it begins. `peaks`: the most starts in one minute, by PEAK minutes.
-    `starts`: how many starts there are, one of each job in a minute. `left_out`: jobs that start so often that they were
-    not counted.
+    `starts`: how many starts there are, one of each job in a minute.
+    `left_out`: jobs that start so often that they were not counted.
     """
 
     begin: datetime

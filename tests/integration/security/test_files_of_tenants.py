@@ -48,7 +48,7 @@ def test_a_producer_declares_calendars_of_its_own(logins: Logins, db: psycopg.Co
     for adopt in (False, True):
         with pytest.raises((NotOwned, NotPermitted)):
             apply(bob, "calendars: {hers: {times: []}}", "b", adopt=adopt)
-    with pytest.raises(InputError, match="calendar: jobs use it"):
+    with pytest.raises(InputError, match="calendar hers: jobs use it"):
         apply(alice, "jobs: {}", "shop", prune=True)
     apply(bob, "jobs: {}", "b", prune=True)
     assert actions(apply(alice, "jobs: {}", "shop", prune=True)) == ["remove n", "remove hers"]

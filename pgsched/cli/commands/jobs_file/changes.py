@@ -92,8 +92,8 @@ def describe_change(change: Change) -> str:
 
 def format_value(value: Any) -> str:
     """Return a value as text of one line."""
-    if value is None:
-        return "-"
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "true", False: "false"}[value]
     return shorten(format_cell(value if isinstance(value, (str, dict, list, bool)) else str(value)), LONGEST_VALUE)
 
 

@@ -136,3 +136,18 @@ def test_any_sequence_of_tokens_is_read_or_refused(tokens: list[str]) -> None:
         data("".join(tokens))
     except InputError as refusal:
         assert "\n" not in str(refusal)
+
+
+def test_the_text_of_aliases_is_bounded() -> None:
+    text = f"x-a: &a {'y' * 2**20}\njobs: [" + ", ".join(["*a"] * 70) + "]"
+    with pytest.raises(
+        InputError, match=r"^jobs\.yaml:2: the file has more than 64 MiB of text, aliases counted in full"
+    ):
+        data(text)
+    assert len(data(text.replace(", *a" * 10 + "]", "]"))["jobs"]) == 60
+
+
+def test_the_line_of_a_character_that_yaml_does_not_allow() -> None:
+    """The C parser counts bytes."""
+    with pytest.raises(InputError, match=r"^jobs\.yaml:2: is not YAML: "):
+        data("a: " + "é" * 40 + "\nb: \x07\n\n\nc: d")
