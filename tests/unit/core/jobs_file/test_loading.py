@@ -201,10 +201,11 @@ def test_the_defaults_of_all_jobs_together_are_bounded() -> None:
 
 
 def test_times_of_the_day_on_one_date_are_bounded() -> None:
-    def calendar(times: int, last: int = 3) -> str:
-        found = ", ".join(f"{{from: 2027-01-0{last if n else 1}, until: 2027-01-0{last}, from_time: '00:{n % 60:02}:{n // 60}0',"
-                          " until_time: '24:00'}" for n in range(times))  # fmt: skip
-        return f"calendars: {{c: {{times: [{found}]}}}}"
+    def calendar(times: int) -> str:
+        dates = "from: 2027-01-0{}, until: 2027-01-03"
+        clocks = [f"from_time: '00:{n % 60:02}:{n // 60}0', until_time: '24:00'" for n in range(times)]
+        found = [f"{{{dates.format(1 + n % 3)}, {clock}}}" for n, clock in enumerate(clocks)]
+        return f"calendars: {{c: {{times: [{', '.join(found)}]}}}}"
 
     assert len(file_of(calendar(100)).entries) == 1
     with pytest.raises(InputError, match="101 times of the day on one date; at most 100 are allowed"):
