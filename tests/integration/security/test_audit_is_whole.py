@@ -49,7 +49,7 @@ INSERT INTO pgsched.kept_keys (scope, key, run_id, task, expires_at)
 INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user);
 INSERT INTO pgsched.calendars (name) VALUES ('another');
 INSERT INTO pgsched.file_owners (name) VALUES ('f'), ('another'), ('unused');
-INSERT INTO pgsched.file_entries (owner, what, name) VALUES ('f', 'limit', 'l');
+INSERT INTO pgsched.file_entries (owner, what, name) VALUES ('f', 'limit', 'another');
 """
 WHERE = {
     "jobs": "WHERE name = 'j'",
@@ -143,9 +143,8 @@ INSERTS = {
     "file_owners": "(name) VALUES ('new')",
     "file_entries": "(owner, what, name) VALUES ('f', 'queue', 'q')",
 }
-# for tables with several rows; the entry of a file is deleted with its limit, and is noted by itself
-DELETED = {"jobs": "WHERE id = 1", "calendars": "WHERE name = 'c'", "limits": "WHERE name = 'new'",
-           "file_owners": "WHERE name = 'unused'"}  # fmt: skip
+# for tables with several rows
+DELETED = {"jobs": "WHERE id = 1", "calendars": "WHERE name = 'c'", "file_owners": "WHERE name = 'unused'"}
 # The arguments for each function that changes something.
 CALLS = {
     "cancel": "(1, 'why')",
