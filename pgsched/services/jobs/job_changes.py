@@ -62,6 +62,8 @@ def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED, li
     if job["declared_by"] is not None:
         owner = f"the code of {job['declared_by']} declares this job"
         found.append(f"{owner}: its next start puts the declared values back")
+    if not {"mode", "paused"}.isdisjoint(changed):
+        found += notes_of_file(conn, job["name"], changed)
     if (warning := jitter_warning(job)) is not None:
         found.append(warning)
     if ROUTED & set(changed):
@@ -91,12 +93,18 @@ def set_mode(conn: Connection[Any], name: str, mode: str) -> Row:
 
 
 def with_notes(conn: Connection[Any], job: Row, column: str) -> Row:
-    """Return the row of a job with `notes`: a sentence if a file declares this column, `mode` or `paused`."""
-    found = jobs.file_decides(conn, job["name"])
-    if found is None or column not in found["decides"]:
-        return job | {"notes": []}
-    return job | {"notes": [f'the file of owner "{found["owner"]}" declares `{column}` of job {job["name"]}:'
-                            " the next apply sets it back, so change it in the file too"]}  # fmt: skip
+    """Return the row of a job with `notes`, a list of sentences: whether a file decides this column."""
+    return job | {"notes": notes_of_file(conn, job["name"], {column})}
+
+
+def notes_of_file(conn: Connection[Any], name: str, changed: Collection[str]) -> list[str]:
+    """Return a sentence if a file declares one of the changed columns, of which files remember `mode` and `paused`."""
+    found = jobs.file_decides(conn, name)
+    if found is None or not (decided := sorted({*changed} & {*found["decides"]})):
+        return []
+    what = " and ".join(decided)
+    declared = f'the file of owner "{found["owner"]}" declares {what} of job {name}'
+    return [f"{declared}: the next apply sets it back, so change it in the file too"]
 
 
 def reset_mark(conn: Connection[Any], name: str) -> Row:

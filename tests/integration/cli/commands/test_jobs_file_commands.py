@@ -241,7 +241,7 @@ def test_what_a_file_says_about_mode_and_pause_is_told_to_those_who_change_it(pg
     pgsched("apply", str(file), "--yes")
     for verb, column in ((("mode", "nightly", "run"), "mode"), (("resume", "weekly"), "paused")):
         said = pgsched("job", *verb)
-        told = f'note: the file of owner "ops" declares `{column}` of job {verb[1]}: the next apply sets it back'
+        told = f'note: the file of owner "ops" declares {column} of job {verb[1]}: the next apply sets it back'
         assert said.err == f"{told}, so change it in the file too\n"
     assert pgsched("job", "pause", "nightly").err == ""
     lines = pgsched("plan", str(file)).out.splitlines()

@@ -76,7 +76,7 @@ def test_an_entry_of_a_row_that_is_gone_owns_no_other(db: psycopg.Connection[Any
 def test_what_a_file_says_about_mode_and_pause_is_kept_and_said(db: psycopg.Connection[Any]) -> None:
     shadow = "jobs: {n: {task: t, schedule: '@daily', mode: shadow}}"
     apply(db, shadow)
-    note = 'the file of owner "ops" declares `mode` of job n: the next apply sets it back, so change it in the file too'
+    note = 'the file of owner "ops" declares mode of job n: the next apply sets it back, so change it in the file too'
     assert job_changes.set_mode(db, "n", "run")["notes"] == [note]
     assert job_changes.pause(db, "n")["notes"] == job_changes.resume(db, "n")["notes"] == []
     assert actions(apply(db, shadow)) == ["change n"]
