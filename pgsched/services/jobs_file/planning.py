@@ -62,7 +62,7 @@ class JobsPlan:
     """What an apply would do.
 
     `slots`: of new and moved jobs, by key. `moved`: of jobs that do not change, but their calendar does, by calendar
-    and name; of at most MOST_USERS jobs. `clocks`: changes of the clocks that move a slot, by key.
+    and name; of at most MOST_USERS jobs. `clocks`: clock changes that move a slot, by key.
     `collisions`: the starts of the coming week after the apply.
     """
 

@@ -70,7 +70,7 @@ def path_text(path: Path) -> str:
 def decode(name: str, content: bytes) -> str:
     """Return the text of a file. Raises InputError for one that is too large, or is not UTF-8."""
     if len(content) > MOST_BYTES:
-        raise InputError(f"{name}: has more than {MOST_BYTES // 2**20} MiB, which is the most for a file of jobs")
+        raise InputError(f"{name}: has more than {MOST_BYTES // 2**20} MiB, which is the most for a jobs file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -196,7 +196,7 @@ def read_yaml(name: str, content: bytes) -> Document:
     reader = _Reader(name)
     for event in _events(name, decode(name, content)):
         if type(event) is yaml.DocumentStartEvent and reader.found:
-            raise file_error(name, line_of(event.start_mark), (), "a file of jobs is one document")
+            raise file_error(name, line_of(event.start_mark), (), "a jobs file is one document")
         reader.read(event)
     return Document(name, reader.found[0] if reader.found else None, reader.lines)
 

@@ -62,7 +62,7 @@ def test_a_job_that_starts_every_second_hides_no_collision() -> None:
 
 
 def test_jobs_that_begin_later_do_not_count_before() -> None:
-    later = {"starts_at": BEGIN + timedelta(days=2)}
+    later: dict[str, Any] = {"starts_at": BEGIN + timedelta(days=2)}
     jobs = [job("a", "0 2 * * *", **later), job("b", "* * * * *", **later), job("c", "* * * * * *", **later)]
     found = collide(jobs, NOW)
     assert max(found.peaks[: 2 * 24 * 4]) == 0 and found.starts == 5 + 2 * 5 * 24 * 60

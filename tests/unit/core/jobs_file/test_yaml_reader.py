@@ -57,7 +57,7 @@ def test_an_alias_stands_for_its_value() -> None:
         ("? [a]\n: 1", "a key must be a text"),
         ("? {a: 1}\n: 1", "a key must be a text"),
         ("a: &k x\n*k : 1", "a key must be a text, not an alias"),
-        ("a: 1\n---\nb: 2", "jobs.yaml:2: a file of jobs is one document"),
+        ("a: 1\n---\nb: 2", "jobs.yaml:2: a jobs file is one document"),
         ("a: .inf", "jobs.yaml:1: a: .inf is not a finite number"),
         ("a: 1e999", "1e999 is not a finite number"),
         ("a: [1, 2", "jobs.yaml:2: is not YAML: "),
@@ -102,7 +102,7 @@ def test_depth_and_size_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InputError, match=r"nested|is not YAML"):
             data("[" * depth + "]" * depth)
     monkeypatch.setattr(document, "MOST_BYTES", 10)
-    with pytest.raises(InputError, match="the most for a file of jobs"):
+    with pytest.raises(InputError, match="the most for a jobs file"):
         data("a: 23456789")
 
 
