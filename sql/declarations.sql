@@ -168,11 +168,11 @@ UPDATE pgsched.file_owners SET applied_at = clock_timestamp() WHERE name = %(nam
 -- name: file_entries
 -- return what files declare: all that this file has and its owner declares.
 -- params: owner text, what text[], names text[] (pairs)
--- returns: (what, name, owner)
+-- returns: (what, name, owner, object_id, decides, run_at), also of what = done, of this owner only
 -- locks: none
-SELECT e.what, e.name, e.owner FROM pgsched.file_entries e WHERE e.owner = %(owner)s
+SELECT e.what, e.name, e.owner, e.object_id, e.decides, e.run_at FROM pgsched.file_entries e WHERE e.owner = %(owner)s
 UNION
-SELECT e.what, e.name, e.owner
+SELECT e.what, e.name, e.owner, e.object_id, e.decides, e.run_at
 FROM unnest(%(what)s::text[], %(names)s::text[]) w(what, name)
 JOIN pgsched.file_entries e ON e.what = w.what AND e.name = w.name
 
@@ -180,20 +180,34 @@ JOIN pgsched.file_entries e ON e.what = w.what AND e.name = w.name
 -- name: file_entries_owned
 -- return what all files declare.
 -- params: none
--- returns: (what, name, owner)
+-- returns: (what, name, owner, object_id, decides, run_at)
 -- locks: none
-SELECT e.what, e.name, e.owner FROM pgsched.file_entries e
+SELECT e.what, e.name, e.owner, e.object_id, e.decides, e.run_at FROM pgsched.file_entries e WHERE e.what <> 'done'
 
 
 -- name: file_entries_add
 -- declare objects with the file of an owner. One that another owner declares is taken from there, if `adopt`.
--- params: owner text, what text[], names text[] (pairs), adopt boolean
+-- params: owner text, what text[], names text[], decides text[] (of each the columns, with spaces between), run_at text[],
+--         adopt boolean
 -- returns: (what, name) of those that are declared by it now; the others belong to another owner
 -- locks: those rows
-INSERT INTO pgsched.file_entries AS e (owner, what, name)
-SELECT %(owner)s, w.what, w.name FROM unnest(%(what)s::text[], %(names)s::text[]) w(what, name)
-ON CONFLICT (what, name) DO UPDATE SET owner = excluded.owner WHERE e.owner = excluded.owner OR %(adopt)s
+INSERT INTO pgsched.file_entries AS e (owner, what, name, decides, run_at)
+SELECT %(owner)s, w.what, w.name, string_to_array(w.decides, ' '), w.run_at::timestamptz
+FROM unnest(%(what)s::text[], %(names)s::text[], %(decides)s::text[], %(run_at)s::text[]) w(what, name, decides, run_at)
+ON CONFLICT (what, name) WHERE what <> 'done' DO UPDATE
+    SET owner = excluded.owner, decides = excluded.decides, run_at = excluded.run_at
+    WHERE e.owner = excluded.owner OR %(adopt)s
 RETURNING e.what, e.name
+
+
+-- name: file_decides
+-- return whose file declares a job, and which of its columns mode and paused the file names.
+-- params: name text
+-- returns: (owner, decides), or no row: no file that the caller may see declares it
+-- locks: none
+SELECT e.owner, e.decides FROM pgsched.jobs j
+JOIN pgsched.file_entries e ON e.what = 'job' AND e.name = j.name AND e.object_id = j.id
+WHERE j.name = %(name)s
 
 
 -- name: file_entries_drop
@@ -212,7 +226,8 @@ WHERE e.owner = %(owner)s AND e.what = w.what AND e.name = w.name RETURNING e.wh
 --          one that is gone a control character and its id; excluded: the rows of its calendar)
 -- locks: none
 SELECT to_jsonb(j) - '{args,keep,after_jobs}'::text[] AS row, j.args,
-    (SELECT jsonb_object_agg(k.key, (k.value #>> '{}')::interval::text) FROM jsonb_each(j.keep) k) AS keep,
+    CASE WHEN j.keep IS NOT NULL THEN coalesce((
+        SELECT jsonb_object_agg(k.key, (k.value #>> '{}')::interval::text) FROM jsonb_each(j.keep) k), '{}') END AS keep,
     (SELECT json_agg(coalesce(p.name, chr(1) || a.id)) FROM unnest(j.after_jobs) a(id)
      LEFT JOIN pgsched.jobs p ON p.id = a.id) AS parents,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM pgsched.job_calendars c
@@ -224,14 +239,16 @@ ORDER BY j.name
 -- name: file_fleet
 -- return the schedules of all jobs that are not in a file.
 -- params: names text[] (the jobs of the file), n int
--- returns: (id, name, schedule, timezone, anchor_at, jitter, ends_at, calendar, on_excluded, shifts, excluded: the rows of
---          its own dates), at most n rows
+-- returns: (id, name, schedule, timezone, anchor_at, starts_at, jitter, ends_at, calendar, on_excluded, shifts, excluded: the
+--          rows of its own dates), at most n rows; none of those that have had all their runs
 -- locks: none
-SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.jitter, j.ends_at, j.calendar, j.on_excluded, j.shifts,
+SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.starts_at, j.jitter, j.ends_at, j.calendar, j.on_excluded,
+    j.shifts,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM pgsched.job_calendars c
      WHERE c.job_id = j.id) AS excluded
 FROM pgsched.jobs j
-WHERE j.schedule IS NOT NULL AND NOT EXISTS (SELECT FROM unnest(%(names)s::text[]) w(name) WHERE w.name = j.name)
+WHERE j.schedule IS NOT NULL AND coalesce(j.run_count < j.max_runs, true)
+    AND NOT EXISTS (SELECT FROM unnest(%(names)s::text[]) w(name) WHERE w.name = j.name)
 ORDER BY j.id LIMIT %(n)s
 
 
@@ -249,7 +266,8 @@ SELECT j.name FROM pgsched.jobs j WHERE j.calendar = ANY (%(calendars)s::text[])
 -- returns: (what, name, declared_by, row: the row as JSON)
 -- locks: none
 SELECT 'queue' AS what, q.name, NULL AS declared_by, to_jsonb(q) || jsonb_build_object('keep',
-        (SELECT jsonb_object_agg(k.key, (k.value #>> '{}')::interval::text) FROM jsonb_each(q.keep) k)) AS row
+        CASE WHEN q.keep IS NOT NULL THEN coalesce((
+            SELECT jsonb_object_agg(k.key, (k.value #>> '{}')::interval::text) FROM jsonb_each(q.keep) k), '{}') END) AS row
 FROM pgsched.queues q
 UNION ALL
 SELECT 'limit', l.name, l.declared_by, to_jsonb(l) FROM pgsched.limits l
@@ -274,8 +292,8 @@ FROM pgsched.calendars c ORDER BY c.name
 -- params: none
 -- returns: (what, name, declared_by, row: the row as JSON)
 -- locks: none
-SELECT 'retention' AS what, r.name, NULL AS declared_by, to_jsonb(r) || jsonb_build_object('keep',
-        (SELECT jsonb_object_agg(k.key, (k.value #>> '{}')::interval::text) FROM jsonb_each(r.keep) k)) AS row
+SELECT 'retention' AS what, r.name, NULL AS declared_by, to_jsonb(r) || jsonb_build_object('keep', coalesce(
+        (SELECT jsonb_object_agg(k.key, (k.value #>> '{}')::interval::text) FROM jsonb_each(r.keep) k), '{}')) AS row
 FROM pgsched.retention r
 
 
@@ -302,9 +320,44 @@ SELECT has_table_privilege('pgsched.calendars', 'SELECT') AND has_table_privileg
 -- params: rows jsonb (an array of objects with the columns of jobs)
 -- returns: (name, problem) of those that would be refused
 -- locks: none
-SELECT w.name, coalesce(pgsched.job_error(w), CASE WHEN w.keep IS NOT NULL THEN pgsched.keep_error(w.keep) END) AS problem
+SELECT w.name, p.problem
 FROM jsonb_populate_recordset(NULL::pgsched.jobs, %(rows)s::jsonb) w
-WHERE coalesce(pgsched.job_error(w), CASE WHEN w.keep IS NOT NULL THEN pgsched.keep_error(w.keep) END) IS NOT NULL
+LEFT JOIN pgsched.jobs j ON w.schedule IS NULL AND j.name = w.name
+CROSS JOIN LATERAL (SELECT coalesce(pgsched.job_error(w),
+    CASE WHEN w.keep IS NOT NULL THEN pgsched.keep_error(w.keep) END,
+    -- as the trigger e_refuse_unstarted
+    CASE WHEN w.overlap IN ('replace', 'terminate') AND w.jitter > pgsched.every_interval(w.schedule) THEN
+        format('jitter: %%s is longer than the interval of the schedule: under overlap "%%s" a slot would end the one before '
+            'it, which has not started', w.jitter, w.overlap) END,
+    -- as pgsched.edit_once
+    CASE WHEN j.schedule IS NULL AND w.run_at <> j.run_at AND w.run_at <= greatest(j.decided_until,
+            CASE WHEN j.run_at <= clock_timestamp() THEN j.run_at END)
+        OR j.schedule IS NOT NULL AND w.run_at <= clock_timestamp() THEN
+        format('run_at: %%s is not later than %%s, which is already decided', w.run_at,
+            CASE WHEN j.schedule IS NULL THEN greatest(j.decided_until, j.run_at) ELSE clock_timestamp() END) END) AS problem) p
+WHERE p.problem IS NOT NULL
+
+
+-- name: file_jobs_unwait
+-- let jobs wait for none, before they are set to wait for others: the rows of one statement see each other's old lists.
+-- params: names text[]
+-- returns: name
+-- locks: those jobs
+UPDATE pgsched.jobs j SET after_jobs = NULL WHERE j.name = ANY (%(names)s::text[]) RETURNING j.name
+
+
+-- name: file_parents
+-- return the jobs before jobs: those that they wait for, those that these wait for, and so on.
+-- params: names text[]
+-- returns: (name, parents: the names of those that it waits for)
+-- locks: none
+WITH RECURSIVE before AS (
+    SELECT j.id FROM pgsched.jobs j WHERE j.name = ANY (%(names)s::text[])
+    UNION
+    SELECT unnest(j.after_jobs) FROM before b JOIN pgsched.jobs j ON j.id = b.id
+)
+SELECT j.name, (SELECT json_agg(p.name) FROM unnest(j.after_jobs) a(id) JOIN pgsched.jobs p ON p.id = a.id) AS parents
+FROM before b JOIN pgsched.jobs j ON j.id = b.id WHERE j.after_jobs IS NOT NULL
 
 
 -- name: file_jobs_wait
@@ -366,14 +419,15 @@ RETURNING name
 -- name: file_limits_set
 -- make or change limits of keys.
 -- params: rows jsonb (an array of objects with the columns of limits)
--- returns: name
+-- returns: name; none of those that code declares
 -- locks: those rows
-INSERT INTO pgsched.limits (name, concurrency, rate, rate_period, rate_burst, ordered, weight)
+INSERT INTO pgsched.limits AS l (name, concurrency, rate, rate_period, rate_burst, ordered, weight)
 SELECT w.name, w.concurrency, w.rate, w.rate_period, w.rate_burst, w.ordered, w.weight
 FROM jsonb_populate_recordset(NULL::pgsched.limits, %(rows)s::jsonb) w ORDER BY w.name
 ON CONFLICT (name) DO UPDATE SET (concurrency, rate, rate_period, rate_burst, ordered, weight)
     = ROW(excluded.concurrency, excluded.rate, excluded.rate_period, excluded.rate_burst, excluded.ordered,
           excluded.weight)
+    WHERE l.declared_by IS NULL
 RETURNING name
 
 

@@ -273,7 +273,7 @@ ALTER FUNCTION pgsched.audit_keys() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_tasks() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_file_entries() SECURITY DEFINER;
 ALTER FUNCTION pgsched.file_entries_of_jobs() SECURITY DEFINER;
-ALTER FUNCTION pgsched.file_entries_of_calendars() SECURITY DEFINER;
+ALTER FUNCTION pgsched.file_entries_of_others() SECURITY DEFINER;
 ALTER FUNCTION pgsched.file_entries_renamed() SECURITY DEFINER;
 
 -- ---- which roles may read what
@@ -328,7 +328,10 @@ GRANT INSERT (calendar, from_date, until_date, weekdays, from_time, until_time, 
 GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
 -- what its files declare: the row policies limit it to its own
 GRANT SELECT, INSERT (name), UPDATE (applied_at) ON pgsched.file_owners TO pgsched_producer, pgsched_operator;
-GRANT SELECT, INSERT (owner, what, name), UPDATE (owner) ON pgsched.file_entries TO pgsched_producer, pgsched_operator;
+GRANT SELECT, INSERT (owner, what, name, decides, run_at), UPDATE (owner, decides, run_at)
+    ON pgsched.file_entries TO pgsched_producer, pgsched_operator;
+-- no policy shows a worker any: its pause of a job asks whose file declares the job
+GRANT SELECT ON pgsched.file_entries TO pgsched_worker;
 -- whether the leader's duties work; without their errors, which may show values of other owners
 GRANT SELECT (duty, row_id, tries, since, next_at) ON pgsched.set_aside TO pgsched_producer;
 
@@ -338,8 +341,8 @@ GRANT DELETE ON pgsched.jobs, pgsched.job_calendars, pgsched.calendars, pgsched.
 GRANT UPDATE (name) ON pgsched.calendars TO pgsched_operator;
 GRANT UPDATE (tags) ON pgsched.runs TO pgsched_operator;
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
--- entries whose queue, limit or pause is gone; and to whom the name of an owner belongs
-GRANT DELETE ON pgsched.file_entries TO pgsched_operator;
+-- what a file no longer declares; names of owners that nobody needs, and to whom a name belongs
+GRANT DELETE ON pgsched.file_entries, pgsched.file_owners TO pgsched_operator;
 GRANT UPDATE (role) ON pgsched.file_owners TO pgsched_operator;
 GRANT DELETE ON pgsched.tasks TO pgsched_operator;  -- releases that were taken back, and apps that change hands
 GRANT DELETE ON pgsched.kept_keys TO pgsched_operator;  -- one that is in somebody's way

@@ -9,6 +9,7 @@ CREATE TABLE pgsched.calendars (
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     version     uuid NOT NULL DEFAULT gen_random_uuid(),
     replan      boolean NOT NULL DEFAULT false,
+    id          bigint GENERATED ALWAYS AS IDENTITY,  -- one that is deleted and made again has another
     CONSTRAINT calendars_name CHECK (length(name) BETWEEN 1 AND 200),
     CONSTRAINT calendars_description CHECK (length(description) <= 65536)
 );
@@ -85,13 +86,20 @@ CREATE TABLE pgsched.file_owners (
 );
 
 -- What was declared in a file, by the name of its owner: only that is changed or pruned with the file.
+-- object_id: the id of the job or calendar. An entry is about that row alone, and about none of the same name that is made
+-- later. decides: which of the columns mode and paused the file names. run_at: what it names for a job that runs once.
+-- what = 'done': a job that ran once and has deleted itself; any number of owners may have one of the same name.
 CREATE TABLE pgsched.file_entries (
     owner       text NOT NULL REFERENCES pgsched.file_owners ON UPDATE CASCADE,
     what        text NOT NULL,
     name        text NOT NULL,
     declared_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (what, name),
-    CONSTRAINT file_entries_what CHECK (what IN ('job', 'queue', 'limit', 'pause', 'calendar', 'retention', 'alerts')),
-    CONSTRAINT file_entries_name CHECK (length(name) <= 500)
+    object_id   bigint,
+    decides     text[] NOT NULL DEFAULT '{}',
+    run_at      timestamptz,
+    PRIMARY KEY (owner, what, name),
+    CONSTRAINT file_entries_what CHECK (what IN ('job', 'queue', 'limit', 'pause', 'calendar', 'retention', 'alerts', 'done')),
+    CONSTRAINT file_entries_name CHECK (length(name) <= 500),
+    CONSTRAINT file_entries_decides CHECK (decides <@ '{mode,paused}' AND cardinality(decides) <= 2)
 );
-CREATE INDEX file_entries_owned ON pgsched.file_entries (owner);
+CREATE UNIQUE INDEX file_entries_declared ON pgsched.file_entries (what, name) WHERE what <> 'done';

@@ -4,6 +4,7 @@ COMMENT ON COLUMN pgsched.calendars.description IS 'For people.';
 COMMENT ON COLUMN pgsched.calendars.owner IS 'The role that made it.';
 COMMENT ON COLUMN pgsched.calendars.created_at IS 'When it was made.';
 COMMENT ON COLUMN pgsched.calendars.version IS 'Kept by pgsched: another one with each change of its times.';
+COMMENT ON COLUMN pgsched.calendars.id IS 'One that is deleted and made again has another.';
 COMMENT ON COLUMN pgsched.calendars.replan IS 'Kept by pgsched: its times have changed, and the leader has not planned its jobs again yet.';
 COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT and UPDATE rows; pgsched.remove_calendar_times deletes some.';
 COMMENT ON COLUMN pgsched.calendar_times.id IS 'Its number: `pgsched calendar remove --id`.';
@@ -53,6 +54,9 @@ COMMENT ON COLUMN pgsched.file_owners.role IS 'The role that used the name first
 COMMENT ON COLUMN pgsched.file_owners.applied_at IS 'When an apply changed something last.';
 COMMENT ON TABLE pgsched.file_entries IS 'What files of jobs declare (pgsched apply). No other file changes it.';
 COMMENT ON COLUMN pgsched.file_entries.owner IS 'The owner of the file.';
-COMMENT ON COLUMN pgsched.file_entries.what IS 'job, queue, limit, pause, calendar, retention or alerts.';
+COMMENT ON COLUMN pgsched.file_entries.what IS 'job, queue, limit, pause, calendar, retention or alerts. done: a job that ran once and deleted itself.';
 COMMENT ON COLUMN pgsched.file_entries.name IS 'Its name. Of a pause what and name, of retention "everything".';
 COMMENT ON COLUMN pgsched.file_entries.declared_at IS 'When the file began to declare it.';
+COMMENT ON COLUMN pgsched.file_entries.object_id IS 'The id of the job or calendar: one of the same name that is made later is not the file''s.';
+COMMENT ON COLUMN pgsched.file_entries.decides IS 'Which of the columns mode and paused of a job the file names.';
+COMMENT ON COLUMN pgsched.file_entries.run_at IS 'The run_at that the file names. After the job has deleted itself, another one makes it again.';

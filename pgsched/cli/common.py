@@ -5,14 +5,14 @@ Invariant: a database that an operator named is never migrated here. The embedde
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgsched.cli.messages import print_remark
+from pgsched.cli.messages import print_note, print_remark
 
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
@@ -109,3 +109,12 @@ def session_at(dsn: str | None) -> Iterator[tuple[Connection[Any], str]]:
     with migrated_database(dsn) as address, connect(address) as conn:
         version.check_version(conn)
         yield conn, address
+
+
+def print_with_notes(job: Mapping[str, Any], json: bool, text: str) -> None:
+    """Print the notes about a change of a job, and then the job: all of it under --json, else `text`."""
+    from pgsched.cli.output.printing import print_json
+
+    for note in job["notes"]:
+        print_note(note)
+    print_json(job) if json else print(text)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
+from pgsched import log
 from pgsched.app.base import AppBase
 from pgsched.app.run_handle import RunHandle
 from pgsched.client.call_arguments import job_arguments
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pgsched.db.callers.connection_types import AsyncConn, SyncConn
 
 Conn = Connection[Any]
+logger = log.get("jobs")
 Overlap = Literal["allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"]
 
 
@@ -111,12 +113,12 @@ class JobHandle:
 
     def pause(self, reason: str | None = None, *, connection: SyncConn | None = None) -> None:
         """Stop the job's schedule; runs that exist go on."""
-        self._app.database.call(connection, lambda conn: job_changes.pause(conn, self.name, reason), maybe=CHANGED)
+        self._app.database.call(connection, lambda conn: pause_and_log(conn, self.name, reason), maybe=CHANGED)
 
     async def pause_async(self, reason: str | None = None, *, connection: AsyncConn | None = None) -> None:
         """Stop the job's schedule; runs that exist go on."""
         await self._app.database.call_async(
-            connection, lambda conn: job_changes.pause(conn, self.name, reason), maybe=CHANGED
+            connection, lambda conn: pause_and_log(conn, self.name, reason), maybe=CHANGED
         )
 
     def resume(self, from_: Literal["now", "pause"] = "now", *, connection: SyncConn | None = None) -> None:
@@ -124,14 +126,14 @@ class JobHandle:
 
         `from_`: "now": the slots of the pause are skipped. "pause": the job's policy `catch_up` decides about them.
         """
-        self._app.database.call(connection, lambda conn: job_changes.resume(conn, self.name, from_), maybe=CHANGED)
+        self._app.database.call(connection, lambda conn: resume_and_log(conn, self.name, from_), maybe=CHANGED)
 
     async def resume_async(
         self, from_: Literal["now", "pause"] = "now", *, connection: AsyncConn | None = None
     ) -> None:
         """Start the job's schedule again."""
         await self._app.database.call_async(
-            connection, lambda conn: job_changes.resume(conn, self.name, from_), maybe=CHANGED
+            connection, lambda conn: resume_and_log(conn, self.name, from_), maybe=CHANGED
         )
 
     def trigger(
@@ -292,3 +294,19 @@ def instant_text(name: str, value: datetime | str | None) -> str | None:
     if value is not None and not isinstance(value, str):
         raise InputError(f"{name}: expected a datetime or a text, got {type(value).__name__}", name)
     return value
+
+
+def pause_and_log(conn: Conn, name: str, reason: str | None) -> None:
+    """Pause a job; log what a person should read about it, such as a file that declares the column."""
+    log_notes(job_changes.pause(conn, name, reason))
+
+
+def resume_and_log(conn: Conn, name: str, since: str) -> None:
+    """Resume a job; log what a person should read about it."""
+    log_notes(job_changes.resume(conn, name, since))
+
+
+def log_notes(job: Mapping[str, Any]) -> None:
+    """Log the notes about a change of a job."""
+    for note in job["notes"]:
+        logger.warning(note)

@@ -198,13 +198,14 @@ def retry(conn: Connection[Any], change: Change) -> str:
 
 def pause_job(conn: Connection[Any], change: Change) -> str:
     """Pause a job."""
-    return f"job {change.key} is paused by {job_changes.pause(conn, str(change.key), change.reason)['paused_by']}"
+    job = job_changes.pause(conn, str(change.key), change.reason)
+    return "; ".join([f"job {change.key} is paused by {job['paused_by']}", *job["notes"]])
 
 
 def resume_job(conn: Connection[Any], change: Change) -> str:
     """Resume a job."""
-    job_changes.resume(conn, str(change.key))
-    return f"job {change.key} is active"
+    job = job_changes.resume(conn, str(change.key))
+    return "; ".join([f"job {change.key} is active", *job["notes"]])
 
 
 def pause_queue(conn: Connection[Any], change: Change) -> str:

@@ -1,10 +1,12 @@
 """Which starts of jobs fall on the same minute in the coming week, and how much jitter would part them.
 
-Invariant: all jobs count alike, whether they are paused or not, and whatever overlap and limits say.
+Invariant: all jobs with a schedule count alike, whether they are paused or not, and whatever overlap and limits say. A
+job counts once in a minute, however often it starts in it. Jobs that run once do not count.
 
 Jobs with the same slots are computed once. The starts of a schedule with more than FEW slots a week are counted by the
-hour: two hours with as many slots are taken to have them in the same minutes. Minutes that begin at an excluded time
-have none. A calendar shifts slots of at most MOST_SHIFTED schedules; of others, excluded slots are left out.
+hour: two hours with as many slots, of several expressions also with the same first one, are taken to have them in the
+same minutes. Minutes that begin at an excluded time have none. A calendar shifts slots of at most MOST_SHIFTED
+schedules; of others, excluded slots are left out.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ from pgsched.core.schedule.union import Union
 from pgsched.errors import ScheduleError
 
 HOURS, MINUTES = 7 * 24, 7 * 24 * 60
+PEAK = 15  # minutes of which the busiest one is kept; the offset of any zone is a multiple
 FEW = 200  # slots a week that are computed one by one
 MOST_SLOTS = 150_000  # that are computed one by one, of all schedules together
 MOST_FREQUENT = 200  # schedules with more than FEW slots, each of several expressions counted UNION_COST times
 MOST_SHIFTED = 500  # schedules whose slots a calendar shifts
 UNION_COST = 4  # how much longer such an expression takes
 FEW_AN_HOUR, MOST_AN_HOUR = 60, 3600  # slots of one schedule
+MOST_LISTED = 240  # slots an hour that are looked at one by one
 HOUR, MINUTE, TICK = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 BUSIEST = 5
 NAMED = 5  # jobs that are named for one minute
@@ -43,7 +47,8 @@ STEPS = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60)  # minutes of jitter that are propo
 class BusyMinute:
     """A minute in which many jobs start.
 
-    `jobs`: the names of some of them. `jitter`: what would part those that have none; None: nothing useful.
+    `starts`: how many jobs. `jobs`: the names of some of them.
+    `jitter`: what would part those that have none; None: nothing useful.
     """
 
     at: datetime
@@ -57,8 +62,9 @@ class BusyMinute:
 class Collisions:
     """The starts of the coming week.
 
-    `begin`: the full hour with which it begins. `peaks`: the most starts in one minute, by hour.
-    `starts`: how many starts there are. `left_out`: jobs that start so often that they were not counted.
+    `begin`: the full hour with which it begins. `peaks`: the most starts in one minute, by PEAK minutes.
+    `starts`: how many starts there are, one of each job in a minute.
+    `left_out`: jobs that start so often that they were not counted.
     """
 
     begin: datetime
@@ -66,6 +72,12 @@ class Collisions:
     starts: int
     busiest: tuple[BusyMinute, ...]
     left_out: int
+
+    @property
+    def peaks_by_hour(self) -> tuple[int, ...]:
+        """The most starts in one minute, by hour."""
+        size = 60 // PEAK
+        return tuple(max(self.peaks[at : at + size]) for at in range(0, len(self.peaks), size))
 
 
 @dataclass(slots=True)
@@ -87,7 +99,7 @@ class _Group:
 def collide(jobs: Iterable[Mapping[str, Any]], now: datetime) -> Collisions:
     """Return the starts of the coming week.
 
-    `jobs`: rows as `core.planning.job_schedule` takes them, with id, name, jitter and ends_at.
+    `jobs`: rows as `core.planning.job_schedule` takes them, with id, name, jitter, starts_at and ends_at.
     """
     begin = now.replace(minute=0, second=0, microsecond=0)
     groups = _groups(jobs, begin)
@@ -109,9 +121,9 @@ def collide(jobs: Iterable[Mapping[str, Any]], now: datetime) -> Collisions:
         for job in group.jittered:
             counts.update(_moved(job, slots, group, begin))
         counted.append(group)
-    peaks = [0] * HOURS
+    peaks = [0] * (MINUTES // PEAK)
     for minute, starts in counts.items():
-        peaks[minute // 60] = max(peaks[minute // 60], starts)
+        peaks[minute // PEAK] = max(peaks[minute // PEAK], starts)
     busiest = [(minute, starts) for minute, starts in counts.most_common(BUSIEST * 60) if starts > 1]
     busiest.sort(key=lambda one: (-one[1], one[0]))
     return Collisions(
@@ -136,7 +148,7 @@ def _groups(jobs: Iterable[Mapping[str, Any]], begin: datetime) -> list[_Group]:
         dates = tuple(map(tuple, job["excluded"] or ()))
         # the name of a calendar stands for its times
         own = (job.get("calendar"), job.get("on_excluded"), str(job.get("shifts")))
-        group = found.setdefault((schedule, dates, job["ends_at"], *own), _Group(schedule))
+        group = found.setdefault((schedule, dates, job["starts_at"], job["ends_at"], *own), _Group(schedule))
         (group.jittered if job["jitter"] else group.jobs).append(job)
     for group in found.values():
         group.slots = _count_slots(group.schedule, begin, begin + HOURS * HOUR, FEW)
@@ -160,29 +172,39 @@ def _count(group: _Group, begin: datetime, *, shifts: bool) -> list[datetime]:
     some = group.any_job
     dates = job_calendar(some)
     end = begin + HOURS * HOUR
+    first = begin if some["starts_at"] is None else max(begin, some["starts_at"])
     last = end if some["ends_at"] is None else min(end, some["ends_at"])
     if group.slots <= FEW:
         schedule = job_schedule(some) if shifts else group.schedule
-        slots = [one for one in schedule.between(begin - TICK, last) if not dates.excluded(one)]
-        group.minutes = Counter((one - begin) // MINUTE for one in slots if one < end)
+        slots = [one for one in schedule.between(first - TICK, last) if not dates.excluded(one)]
+        group.minutes = Counter({(one - begin) // MINUTE for one in slots if one < end})
         return slots
-    patterns: dict[int, Counter[int]] = {}  # minutes within the hour, by the number of slots in it
+    patterns: dict[tuple[int, timedelta | None], set[int]] = {}  # minutes within the hour, by its number of slots
     for hour in range(HOURS):
         since = begin + hour * HOUR - TICK
         slots_of_hour = min(_count_slots(group.schedule, since, since + HOUR, FEW_AN_HOUR), MOST_AN_HOUR)
-        if slots_of_hour and slots_of_hour not in patterns:
-            # of a schedule with seconds, a minute's worth of each slot in it is enough
-            found = islice(group.schedule.between(since, since + HOUR), 240)
-            exact = Counter((one - since - TICK) // MINUTE for one in found)
-            share = slots_of_hour // 60
-            patterns[slots_of_hour] = exact if slots_of_hour <= 240 else Counter(dict.fromkeys(range(60), share))
-        for minute, starts in patterns.get(slots_of_hour, Counter()).items():
-            group.minutes[hour * 60 + minute] += starts
+        if not slots_of_hour:
+            continue
+        earliest = group.schedule.after(since) if isinstance(group.schedule, Union) else None
+        pattern = slots_of_hour, None if earliest is None else earliest - since
+        if pattern not in patterns:
+            patterns[pattern] = _minutes_of_hour(group.schedule, since, slots_of_hour)
+        group.minutes.update(hour * 60 + minute for minute in patterns[pattern])
     excluded = [part for part in dates.parts(begin - TICK, end) if part.excluded is not None]
-    for after, until in [*((part.after, part.until) for part in excluded), (last, end)]:
+    outside = [(begin - MINUTE, first - TICK), (last, end)]
+    for after, until in [*((part.after, part.until) for part in excluded), *outside]:
         for minute in range(max((after - begin) // MINUTE + 1, 0), (until - begin) // MINUTE + 1):
             group.minutes.pop(minute, None)
     return []
+
+
+def _minutes_of_hour(schedule: Schedule, since: datetime, slots: int) -> set[int]:
+    """Return the minutes of an hour, from 0, in which a schedule has slots. `since`: just before the hour."""
+    if slots <= MOST_LISTED:
+        return {(one - since - TICK) // MINUTE for one in islice(schedule.between(since, since + HOUR), slots)}
+    begins = (since + minute * MINUTE for minute in range(60))
+    following = [(begin, schedule.after(begin)) for begin in begins]
+    return {at for at, (begin, slot) in enumerate(following) if slot is not None and slot <= begin + MINUTE}
 
 
 def _moved(job: Mapping[str, Any], slots: list[datetime], group: _Group, begin: datetime) -> Counter[int]:
@@ -190,7 +212,7 @@ def _moved(job: Mapping[str, Any], slots: list[datetime], group: _Group, begin: 
     if not slots:
         return group.minutes  # it starts so often that jitter changes little
     number = job["id"] or crc32(job["name"].encode())  # a new job has no id yet, so this is only an example
-    starts = ((one + jitter.offset(number, one, job["jitter"]) - begin) // MINUTE for one in slots)
+    starts = {(one + jitter.offset(number, one, job["jitter"]) - begin) // MINUTE for one in slots}
     return Counter(minute for minute in starts if minute < MINUTES)
 
 
@@ -206,15 +228,18 @@ def _busy(minute: int, starts: int, groups: list[_Group], begin: datetime) -> Bu
 def _proposal(groups: list[_Group], count: int, at: datetime) -> timedelta | None:
     """Return the jitter that leaves about AIM starts a minute; None where it would be of no use.
 
-    It is at most a quarter of the time until the next slot of any of these jobs.
+    It is at most a quarter of the time until the next slot of any of these jobs, without those that start so often that
+    jitter would not part them.
     """
-    if count < MANY:
-        return None
     gaps = []
     for group in groups:
         following = group.schedule.after(at + MINUTE - timedelta(microseconds=1))
-        if following is not None:
+        if following is not None and (following - at) / 4 < MINUTE:
+            count -= len(group.jobs)
+        elif following is not None:
             gaps.append(following - at)
+    if count < MANY:
+        return None
     most = min([*(gap / 4 for gap in gaps), LONGEST_JITTER])
     wanted = max(count / AIM, 1)
     fitting = [step * MINUTE for step in STEPS if step * MINUTE <= most]

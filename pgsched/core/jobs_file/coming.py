@@ -1,4 +1,4 @@
-"""The slots of jobs before and after a change, and the changes of the clocks that move them.
+"""The slots of jobs before and after a change, and the clock changes that move them.
 
 Invariant: the functions that make a job's preview make these slots, so a plan shows what will be decided.
 
@@ -24,10 +24,10 @@ from pgsched.core.schedule.preview import PreviewSlot, next_slots, upcoming
 from pgsched.errors import ScheduleError
 
 SLOTS = 5
-LOOK = timedelta(days=370)  # changes of the clocks are looked for so far ahead
-# Columns whose change moves slots, and of them those that begin the sequence anew.
+LOOK = timedelta(days=370)  # clock changes are looked for so far ahead
+# Columns whose change moves slots, or lets them run or not; and of them those that begin the sequence anew.
 MOVING = {"schedule", "timezone", "run_at", "starts_at", "ends_at", "max_runs", "jitter", "excluded_dates", "calendar",
-          "on_excluded"}  # fmt: skip
+          "on_excluded", "mode", "paused"}  # fmt: skip
 ANEW = {"schedule", "timezone", "run_at", "starts_at"}
 ANEW_ONCE = {"schedule", "run_at"}  # of a job that runs once
 NEW: Mapping[str, Any] = {"id": 0, "run_count": 0, "error": None, "next_run_at": None, "decided_until": None,
@@ -35,7 +35,7 @@ NEW: Mapping[str, Any] = {"id": 0, "run_count": 0, "error": None, "next_run_at":
 # What slots depend on, beside the instant after which they lie.
 DECIDING = ("schedule", "timezone", "run_at", "ends_at", "max_runs", "run_count", "excluded", "calendar_times",
             "on_excluded", "mode")  # fmt: skip
-# A schedule with more slots in the day around a change of the clocks goes on evenly: nobody notices the change.
+# A schedule with more slots in the day around a clock change goes on evenly: nobody notices the change.
 MOST_A_DAY = 30
 DAY, SECOND, NONE = timedelta(days=1), timedelta(seconds=1), timedelta(0)
 
@@ -64,7 +64,7 @@ def is_excluded(slot: PreviewSlot) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClockChange:
-    """What a change of the clocks does to a slot.
+    """What a clock change does to a slot.
 
     `day`: the date of the change, in the job's zone. `at`: the slot. `remark`: what happens.
     """
@@ -187,7 +187,7 @@ def facts_after(stored: Stored, values: Mapping[str, Any], columns: set[str], no
 
 
 def clock_changes(change: Change, now: datetime) -> tuple[ClockChange, ...]:
-    """Return what the changes of the clocks in the next year do to the slots of a job that is new or moved."""
+    """Return what clock changes in the next year do to the slots of a job that is new or moved."""
     entry = change.entry
     if entry is None or entry.what is not What.JOB or entry.values["schedule"] is None:
         return ()
@@ -221,7 +221,7 @@ def _names_wall_clocks(schedule: Schedule, since: datetime, until: datetime) -> 
 
 
 def _at_change(schedule: Schedule, change: zones.Change) -> ClockChange | None:
-    """Return what a change of the clocks does to a schedule; None if nothing, or if its slots are many."""
+    """Return what a clock change does to a schedule; None if nothing, or if its slots are many."""
     if not _names_wall_clocks(schedule, *sorted((change.before, change.after))):
         return None
     count = schedule.count(change.at - DAY / 2, change.at + DAY / 2)

@@ -6,14 +6,31 @@ anyway, or the caller adopts it. Nothing is removed but what the file declared b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from pgsched.core.jobs_file.model.columns import COLUMNS, SINGLE, What
-from pgsched.core.jobs_file.model.entries import Entry, JobsFile, Key, State, Stored, defaults_of
+from pgsched.core.jobs_file.model.entries import (
+    Entry,
+    JobsFile,
+    Key,
+    Remembered,
+    State,
+    Stored,
+    defaults_of,
+    describe_key,
+)
 from pgsched.core.text import did_you_mean
+
+DONE = "done"  # in file_entries, what a job is that ran once and has deleted itself
+LISTED = 5  # names in a note
+# What operators have set, and a file that does not name the column leaves so.
+UNSAID = (
+    ("paused", True, "paused, and the file does not say so (`paused: false` would resume it)"),
+    ("mode", "shadow", "in mode shadow, and the file does not say so (`mode: run` would let it run)"),
+)
 
 
 class Action(StrEnum):
@@ -59,7 +76,8 @@ class Difference:
 
     `left`: objects that the file declared before and does not any more; they stay, because nobody prunes.
     `unowned`: objects that are as the file says, without being the file's own.
-    `gone`: entries of the file's owner whose objects do not exist any more.
+    `gone`: entries of the file's owner that mean nothing any more, as (what, name).
+    `declared`: what becomes the file's own, or is so and is declared with other words about mode, paused or run_at.
     `remarks`: what a reader of the file may take for something else.
     """
 
@@ -67,7 +85,8 @@ class Difference:
     changes: tuple[Change, ...]
     left: tuple[Key, ...] = ()
     unowned: tuple[Key, ...] = ()
-    gone: tuple[Key, ...] = ()
+    gone: tuple[tuple[str, str], ...] = ()
+    declared: tuple[Entry, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @property
@@ -88,27 +107,35 @@ def compare(file: JobsFile, state: State, owner: str, *, prune: bool = False, ad
     """
     changes: list[Change] = []
     unowned: list[Key] = []
+    declared: list[Entry] = []
     for entry in file.entries.values():
         change = _change(entry, state, owner, adopt)
         if change is not None:
             changes.append(change)
-        elif state.owners.get(entry.key) != owner:
+            if change.adopts:
+                declared.append(entry)
+        elif state.owners.get(entry.key) != owner and not _is_done(entry, state):
             unowned.append(entry.key)
+        if state.owners.get(entry.key) == owner and state.remembered.get(entry.key, Remembered()) != entry.remembered:
+            declared.append(entry)
     kinds = list(What)
     others = [key for key, found in state.owners.items() if found == owner and key not in file.entries]
     others.sort(key=lambda key: (kinds.index(key[0]), key[1]))
-    here = [key for key in others if _exists(key, state)]
+    here = [key for key in others if _exists(key, state) and state.stored[key].declared_by is None]
+    gone: list[tuple[str, str]] = []
     if prune:
         changes += [Change(Action.REMOVE, key, _reset(key, state), stored=state.stored[key]) for key in here]
-    gone = [key for key in others if key not in here] if prune else []
+        gone = [(str(what), name) for what, name in others if (what, name) not in here]
+        gone += [(DONE, name) for name in state.done if (What.JOB, name) not in file.entries]
     check_references(file, state, {change.key for change in changes if change.action is Action.REMOVE})
     return Difference(
         owner,
         tuple(changes),
         () if prune else tuple(here),
-        tuple(key for key in unowned if not _is_done(file.entries[key], state, owner)),
+        tuple(unowned),
         tuple(gone),
-        tuple(_remarks(file, state)),
+        tuple(declared),
+        tuple(_remarks(file, state, others)),
     )
 
 
@@ -133,19 +160,19 @@ def _change(entry: Entry, state: State, owner: str, adopt: bool) -> Change | Non
     key, stored = entry.key, state.stored.get(entry.key)
     owned_by = state.owners.get(key)
     if stored is None:
-        if _is_done(entry, state, owner):
+        if _is_done(entry, state):
             return None
         if owned_by not in (None, owner) and not adopt:
             return Change(Action.REFUSE, key, reason=_other_file(owned_by), entry=entry)
-        return Change(Action.ADD, key, _given(entry), adopts=owned_by != owner, entry=entry)
+        return Change(Action.ADD, key, _given(entry), adopts=True, entry=entry)
     differing = tuple(
         ColumnChange(column, stored.values[column], value)
         for column, value in entry.values.items()
         if entry.decides(column) and stored.values[column] != value
     )
-    if owned_by == owner:
+    if owned_by == owner and stored.declared_by is None:
         return Change(Action.CHANGE, key, differing, entry=entry, stored=stored) if differing else None
-    if not adopt and not differing:
+    if not differing and (not adopt or owned_by == owner):
         return None
     reason = _why_not(entry, stored, owned_by, adopt)
     if reason is not None:
@@ -177,25 +204,41 @@ def _given(entry: Entry) -> tuple[ColumnChange, ...]:
     )
 
 
-def _is_done(entry: Entry, state: State, owner: str) -> bool:
+def _is_done(entry: Entry, state: State) -> bool:
     """Check whether an object is gone because its time is over: it is not made again."""
     if entry.key in state.stored:
         return False
     if entry.what is What.PAUSE:
         until = entry.values["resume_at"]
         return until is not None and until <= state.now
-    # its run has succeeded, and the leader has deleted it; a person who deletes a job deletes its entry with it
+    # it has run, and was deleted for it; it runs once for each run_at that the file names
     values = entry.values
     once = entry.what is What.JOB and values["delete_after_run"] and values["schedule"] is None
-    return bool(once) and state.owners.get(entry.key) == owner
+    return bool(once) and entry.name in state.done and values["run_at"] in (None, state.done[entry.name])
 
 
-def _remarks(file: JobsFile, state: State) -> Iterator[str]:
+def _remarks(file: JobsFile, state: State, others: Sequence[Key]) -> Iterator[str]:
     """Yield what the file leaves as it is, although a reader may expect something else."""
-    for entry in file.entries.values():
-        stored = state.stored.get(entry.key)
-        if entry.what is What.JOB and stored is not None and stored.values["paused"] and "paused" not in entry.given:
-            yield f"job {entry.name} is paused, and the file does not say so: `paused: false` would resume it"
+    jobs = [entry for entry in file.entries.values() if entry.what is What.JOB]
+    for column, value, meaning in UNSAID:
+        keys = [one.key for one in jobs if column not in one.given and _has(state, one.key, column, value)]
+        if keys:
+            yield f"{meaning}: {list_keys(keys)}"
+    if done := [entry.key for entry in jobs if _is_done(entry, state)]:
+        meaning = "has run and deleted itself, and is not made again (another run_at, or another name, makes it)"
+        yield f"{meaning}: {list_keys(done)}"
+    if coded := [key for key in others if key in state.stored and state.stored[key].declared_by is not None]:
+        yield f"not in the file any more, and declared by code, which keeps it: {list_keys(coded)}"
+
+
+def _has(state: State, key: Key, column: str, value: Any) -> bool:
+    return key in state.stored and state.stored[key].values[column] == value
+
+
+def list_keys(keys: Sequence[Key]) -> str:
+    """Return the names of some objects, and how many more there are."""
+    names = ", ".join(describe_key(key) for key in keys[:LISTED])
+    return names if len(keys) <= LISTED else f"{names} and {len(keys) - LISTED} more"
 
 
 # ---- names of other objects
@@ -228,6 +271,7 @@ def _check_circles(file: JobsFile, state: State) -> None:
     parents: dict[str, Any] = {
         name: stored.values["after"] for (what, name), stored in state.stored.items() if what is What.JOB
     } | {name: entry.values["after"] for (what, name), entry in file.entries.items() if what is What.JOB}
+    parents = {**state.parents, **parents}
     done: set[str] = set()
     for name in parents:
         circle = _find_circle(name, parents, done)

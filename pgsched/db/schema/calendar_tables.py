@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Date, ForeignKey, Index, Table, Text, Time
+from sqlalchemy import BigInteger, Boolean, Column, Date, ForeignKey, Index, Table, Text, Time
 from sqlalchemy.dialects.postgresql import UUID
 
-from pgsched.db.schema.table_parts import Instant, Integers, Role, key, metadata, need, partial
+from pgsched.db.schema.table_parts import Instant, Integers, Role, Texts, key, metadata, need, partial
 
 NAME = "pgsched.calendars.name"
 
@@ -18,6 +18,7 @@ calendars = Table(
     need("created_at", Instant),
     need("version", UUID(as_uuid=True)),
     need("replan", Boolean),
+    need("id", BigInteger),
     partial("calendars_replan", "name", where="replan"),
 )
 
@@ -46,9 +47,12 @@ file_owners = Table(
 file_entries = Table(
     "file_entries",
     metadata,
-    Column("owner", Text, ForeignKey("pgsched.file_owners.name", onupdate="CASCADE"), nullable=False),
+    Column("owner", Text, ForeignKey("pgsched.file_owners.name", onupdate="CASCADE"), primary_key=True),
     key("what", Text),
     key("name", Text),
     need("declared_at", Instant),
-    Index("file_entries_owned", "owner"),
+    Column("object_id", BigInteger),
+    need("decides", Texts),
+    Column("run_at", Instant),
+    partial("file_entries_declared", "what", "name", where="what <> 'done'", unique=True),
 )

@@ -62,6 +62,8 @@ def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED, li
     if job["declared_by"] is not None:
         owner = f"the code of {job['declared_by']} declares this job"
         found.append(f"{owner}: its next start puts the declared values back")
+    if not {"mode", "paused"}.isdisjoint(changed):
+        found += notes_of_file(conn, job["name"], changed)
     if (warning := jitter_warning(job)) is not None:
         found.append(warning)
     if ROUTED & set(changed):
@@ -73,18 +75,36 @@ def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED, li
 
 
 def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str | None = None) -> Row:
-    """Stop deciding slots of a job; existing runs go on. `by`: None is the session's user. Raises NotFound."""
-    return jobs.pause(conn, name, reason, by)
+    """Stop deciding slots of a job; existing runs go on. `by`: None is the session's user. Raises NotFound.
+
+    The row has `notes` beside its columns, as those of `resume` and `set_mode` have.
+    """
+    return with_notes(conn, jobs.pause(conn, name, reason, by), "paused")
 
 
 def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
     """Decide slots again, since `now` or since the `pause`. Raises InputError or NotFound."""
-    return jobs.resume(conn, name, since)
+    return with_notes(conn, jobs.resume(conn, name, since), "paused")
 
 
 def set_mode(conn: Connection[Any], name: str, mode: str) -> Row:
     """Let slots of a job run (`run`), or only be recorded (`shadow`). Raises InputError or NotFound."""
-    return jobs.set_mode(conn, name, mode)
+    return with_notes(conn, jobs.set_mode(conn, name, mode), "mode")
+
+
+def with_notes(conn: Connection[Any], job: Row, column: str) -> Row:
+    """Return the row of a job with `notes`, a list of sentences: whether a file decides this column."""
+    return job | {"notes": notes_of_file(conn, job["name"], {column})}
+
+
+def notes_of_file(conn: Connection[Any], name: str, changed: Collection[str]) -> list[str]:
+    """Return a sentence if a file declares one of the changed columns, of which files remember `mode` and `paused`."""
+    found = jobs.file_decides(conn, name)
+    if found is None or not (decided := sorted({*changed} & {*found["decides"]})):
+        return []
+    what = " and ".join(decided)
+    declared = f'the file of owner "{found["owner"]}" declares {what} of job {name}'
+    return [f"{declared}: the next apply sets it back, so change it in the file too"]
 
 
 def reset_mark(conn: Connection[Any], name: str) -> Row:

@@ -12,15 +12,22 @@ from typing import Any, TypeVar
 
 from pgsched.core.jobs_file.difference import Action, Change, Difference
 from pgsched.core.jobs_file.model.columns import COLUMNS, SINGLE, What
-from pgsched.core.jobs_file.model.entries import JobsFile, Key, defaults_of, describe_key
+from pgsched.core.jobs_file.model.entries import Entry, JobsFile, Key, defaults_of, describe_key
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.files import job_rows, setting_rows, stored
 from pgsched.db.queries.reports.live import database_now
 from pgsched.errors import InputError, NotOwned, NotPermitted, PgschedError
-from pgsched.services.jobs_file.planning import Options, Report, check_values, find_difference, job_row, no_report
+from pgsched.services.jobs_file.planning import (
+    WRITTEN,
+    Options,
+    Report,
+    check_values,
+    find_difference,
+    job_row,
+    no_report,
+)
 
 BATCH = 1000  # jobs of one statement
-WRITTEN = (Action.ADD, Action.CHANGE)
 T = TypeVar("T")
 
 
@@ -47,7 +54,7 @@ def apply(
         refuse_foreign(difference)
         if confirmed is not None and summary(confirmed) != summary(difference):
             raise PgschedError("the database has changed since the plan was shown, and nothing was applied: try again")
-        if difference.changes or difference.gone:
+        if difference.changes or difference.gone or difference.declared:
             write_or_explain(conn, file, difference, options.adopt, report)
             stored.mark_applied(conn, owner)
     return difference
@@ -62,7 +69,7 @@ def write_or_explain(
     """
     try:
         with conn.transaction():
-            write(conn, difference, adopt, report)
+            write(conn, file, difference, adopt, report)
     except InputError:
         check_values(conn, file, difference)
         raise
@@ -73,16 +80,15 @@ def check_owner(found: Mapping[str, Any] | None, owner: str) -> None:
     if found is not None and not found["allowed"]:
         raise NotPermitted(
             f'owner: "{owner}" belongs to role {found["role"]}, which this role may not act for: use another name'
-            " (--owner)"
+            " (--owner), or let an operator set file_owners.role"
         )
 
 
 def find_drift(conn: Connection[Any], file: JobsFile, options: Options) -> Difference:
-    """Return the difference; nothing is written. Raises NotOwned as `apply` does."""
+    """Return the difference, also with what would be refused; nothing is written. Raises InputError as `plan` does."""
     with stored.one_moment(conn) as now:
         difference, _ = find_difference(conn, file, options, now)
         check_values(conn, file, difference)
-    refuse_foreign(difference)
     return difference
 
 
@@ -100,16 +106,15 @@ def summary(difference: Difference) -> list[Any]:
     return [(one.action, one.key, one.columns) for one in difference.changes]
 
 
-def write(conn: Connection[Any], difference: Difference, adopt: bool, report: Report) -> None:
+def write(conn: Connection[Any], file: JobsFile, difference: Difference, adopt: bool, report: Report) -> None:
     """Write all changes: what others name comes first, and goes last."""
     changes = difference.changes
     jobs = [one for one in changes if one.key[0] is What.JOB]
     done, total = 0, len(jobs)
-    setting_rows.set_calendars(conn, [setting_row(one) for one in of_kind(changes, What.CALENDAR)])
-    for what in (What.QUEUE, What.LIMIT, What.PAUSE):
-        setting_rows.set_rows(conn, what, [setting_row(one) for one in of_kind(changes, what)])
+    for what in (What.CALENDAR, What.QUEUE, What.LIMIT, What.PAUSE, *SINGLE):
+        write_settings(conn, file, what, of_kind(changes, what))
     for change in changes:
-        if change.key[0] in SINGLE and change.action is not Action.ADOPT:
+        if change.key[0] in SINGLE and change.action is Action.REMOVE:
             set_single(conn, change)
     for batch in batches([one for one in jobs if one.action is Action.ADD]):
         report("writing jobs", done, total)
@@ -121,15 +126,46 @@ def write(conn: Connection[Any], difference: Difference, adopt: bool, report: Re
         done += len(batch)
     write_relations(conn, [one for one in jobs if one.action in WRITTEN])
     remove(conn, [one.key for one in changes if one.action is Action.REMOVE], report)
-    keys = [(str(what), name) for what, name in (one.key for one in changes if one.adopts)]
-    setting_rows.add_entries(conn, difference.owner, keys, adopt)
-    # the entries of jobs and calendars that are removed here are gone with them
-    removed = [
-        one.key for one in changes if one.action is Action.REMOVE and one.key[0] not in {What.JOB, What.CALENDAR}
-    ]
-    gone = [(str(what), name) for what, name in (*difference.gone, *removed)]
+    setting_rows.add_entries(conn, difference.owner, [entry_row(entry) for entry in difference.declared], adopt)
+    # the entries of all else that is removed here are gone with it
+    removed = [one.key for one in changes if one.action is Action.REMOVE and one.key[0] in SINGLE]
+    gone = [*difference.gone, *((str(what), name) for what, name in removed)]
     setting_rows.drop_entries(conn, difference.owner, gone)
     report("writing jobs", total, total)
+
+
+def entry_row(entry: Entry) -> tuple[str, str, str, str | None]:
+    """Return what the database keeps about the declaration of an object."""
+    kept = entry.remembered
+    return str(entry.what), entry.name, " ".join(kept.decides), None if kept.run_at is None else str(kept.run_at)
+
+
+def write_settings(conn: Connection[Any], file: JobsFile, what: What, changes: Sequence[Change]) -> None:
+    """Write settings of one kind. Raises InputError, with the place of the one that the database refuses."""
+
+    def write_some(some: Sequence[Change]) -> None:
+        if what in SINGLE:
+            for change in some:
+                set_single(conn, change)
+        elif what is What.CALENDAR:
+            setting_rows.set_calendars(conn, [setting_row(one) for one in some])
+        else:
+            setting_rows.set_rows(conn, what, [setting_row(one) for one in some])
+
+    if not changes:
+        return
+    try:
+        with conn.transaction():
+            write_some(changes)
+    except InputError:
+        for change in changes:
+            try:
+                with conn.transaction(force_rollback=True):
+                    write_some([change])
+            except InputError as error:
+                entry = file.entries[change.key]
+                raise file.document.error(entry.path, str(error)) from error
+        raise
 
 
 def of_kind(changes: Iterable[Change], what: What) -> list[Change]:
@@ -149,7 +185,10 @@ def change_jobs(conn: Connection[Any], batch: Sequence[Change]) -> None:
     found = {row["name"] for row in job_rows.change_jobs(conn, rows)}
     missing = sorted({row["name"] for row in rows} - found)
     if missing:
-        raise PgschedError(f"job {missing[0]} has gone, or is not this role's to change: nothing was changed")
+        raise PgschedError(
+            f"job {missing[0]} has gone, or code has declared it meanwhile, or it is not this role's to change:"
+            " nothing was changed"
+        )
 
 
 def differs_in_row(change: Change) -> bool:
@@ -162,6 +201,10 @@ def write_relations(conn: Connection[Any], jobs: Sequence[Change]) -> None:
     differing = [(change, {one.column for one in change.columns}) for change in jobs]
     entries = [(change.entry, columns) for change, columns in differing if change.entry is not None]
     parents = [(entry.name, entry.values["after"]) for entry, columns in entries if "after" in columns]
+    # first none: two jobs may change places, and the database looks at the old lists of those that are not written yet
+    waiting = [one.key[1] for one, columns in differing if "after" in columns and waits(one)]
+    for names in batches(waiting if len(parents) > 1 else []):
+        job_rows.clear_parents(conn, names)
     for some in batches(parents):
         job_rows.set_parents(conn, some)
     dates_type = COLUMNS[What.JOB]["excluded_dates"].type
@@ -172,6 +215,11 @@ def write_relations(conn: Connection[Any], jobs: Sequence[Change]) -> None:
     ]
     for some in batches(dates):
         job_rows.set_dates(conn, some)
+
+
+def waits(change: Change) -> bool:
+    """Check whether a job waits for others before it changes."""
+    return change.stored is not None and bool(change.stored.values["after"])
 
 
 def setting_row(change: Change) -> dict[str, Any]:

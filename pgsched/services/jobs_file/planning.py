@@ -12,11 +12,12 @@ from pgsched.core.jobs_file.coming import Calendars, ClockChange, Foresight, Slo
 from pgsched.core.jobs_file.difference import Action, Change, Difference, compare
 from pgsched.core.jobs_file.model.columns import JOB, What
 from pgsched.core.jobs_file.model.entries import DEFAULT_OWNER, Entry, JobsFile, Key, State, Stored
-from pgsched.core.jobs_file.model.loading import load
+from pgsched.core.jobs_file.model.loading import OWNER, load
 from pgsched.core.jobs_file.texts.reading import read_document
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.files import stored
-from pgsched.services.jobs_file.state import load_jobs, read_state
+from pgsched.errors import InputError
+from pgsched.services.jobs_file.state import load_job, read_state
 
 Report = Callable[[str, int, int], None]  # what is done now, how much of it, of how much
 CHECKED_AT_ONCE = 1000  # jobs whose values the database checks with one statement
@@ -24,6 +25,8 @@ CHECKED_AT_ONCE = 1000  # jobs whose values the database checks with one stateme
 CHECKED_HERE = {"queue": None, "tags": None, "calendar": None, "description": None}
 ANY_SCHEDULE = {"schedule": "@daily", "timezone": "UTC"}
 REPORTED = 250  # slots of so many jobs are computed between two reports
+NAMED = 5  # jobs that an error names
+WRITTEN = (Action.ADD, Action.CHANGE)
 MOST_USERS = 1000  # jobs of changed calendars whose slots are computed
 
 
@@ -45,8 +48,13 @@ class Options:
     adopt: bool = False
 
     def owner_of(self, file: JobsFile) -> str:
-        """Return the owner of a file."""
-        return self.owner or file.owner or DEFAULT_OWNER
+        """Return the owner of a file. Raises InputError for one that is no name, such as an empty text."""
+        if self.owner is None:
+            return file.owner or DEFAULT_OWNER
+        try:
+            return OWNER.read(self.owner)
+        except ValueError as problem:
+            raise InputError(f"owner: {problem}", "owner") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class JobsPlan:
     """What an apply would do.
 
     `slots`: of new and moved jobs, by key. `moved`: of jobs that do not change, but their calendar does, by calendar
-    and name; of at most MOST_USERS jobs. `clocks`: changes of the clocks that move a slot, by key.
+    and name; of at most MOST_USERS jobs. `clocks`: clock changes that move a slot, by key.
     `collisions`: the starts of the coming week after the apply.
     """
 
@@ -75,7 +83,7 @@ def read_file(name: str, content: bytes, file_format: str | None = None) -> Jobs
 
 
 def plan(conn: Connection[Any], file: JobsFile, options: Options, report: Report = no_report) -> JobsPlan:
-    """Return what an apply would do; nothing is written. Raises InputError where the database would refuse a value."""
+    """Return what an apply would do; nothing is written. Raises InputError for values as `check_values` does."""
     report("reading the database", 0, 1)
     with stored.one_moment(conn) as now:
         difference, state = find_difference(conn, file, options, now)
@@ -110,7 +118,7 @@ def read_users(conn: Connection[Any], calendars: Calendars, state: State) -> lis
     names = stored.users_of_calendars(conn, sorted(calendars.changed), MOST_USERS)
     known = [state.stored[What.JOB, name] for name in names if (What.JOB, name) in state.stored]
     unknown = [name for name in names if (What.JOB, name) not in state.stored]
-    return [*known, *load_jobs(stored.stored_jobs(conn, unknown), {})]
+    return [*known, *map(load_job, stored.stored_jobs(conn, unknown))]
 
 
 def planned_jobs(file: JobsFile, state: State, now: datetime) -> Iterator[dict[str, Any]]:
@@ -120,6 +128,8 @@ def planned_jobs(file: JobsFile, state: State, now: datetime) -> Iterator[dict[s
             continue
         before = state.stored.get(entry.key)
         values = entry.values
+        if before is not None and values["max_runs"] is not None and before.row["run_count"] >= values["max_runs"]:
+            continue
         anchor = None
         if before is not None and before.values["schedule"] == values["schedule"]:
             anchor = before.row["anchor_at"]
@@ -130,6 +140,7 @@ def planned_jobs(file: JobsFile, state: State, now: datetime) -> Iterator[dict[s
             "timezone": values["timezone"],
             "anchor_at": anchor or values["starts_at"] or now,
             "jitter": values["jitter"].delta,
+            "starts_at": values["starts_at"],
             "ends_at": values["ends_at"],
             "excluded": [tuple(one) for one in values["excluded_dates"]] or None,
             "calendar": values["calendar"],
@@ -154,8 +165,12 @@ def check_values(conn: Connection[Any], file: JobsFile, difference: Difference) 
     """Raise InputError, with the place, where the database would refuse a job that is new or changed.
 
     Columns that the file's model has checked by the same rules are not asked about again. Nor is the calendar: it may
-    be one that the file makes, and `compare` has looked for it.
+    be one that the file makes, and `compare` has looked for it. What a trigger of the user's own refuses, and what this
+    role has no right to, only an apply finds.
+
+    Raises InputError also where a calendar is to be removed that jobs will use.
     """
+    check_removed_calendars(conn, difference)
     changed = [one for one in difference.of(Action.ADD, Action.CHANGE) if one.key[0] is What.JOB]
     for start in range(0, len(changed), CHECKED_AT_ONCE):
         part = changed[start : start + CHECKED_AT_ONCE]
@@ -170,7 +185,22 @@ def check_values(conn: Connection[Any], file: JobsFile, difference: Difference) 
 def row_to_check(change: Change) -> dict[str, Any]:
     """Return the row of a job with something right in the columns that need no check."""
     row = job_row(change) | CHECKED_HERE
-    return row if row["schedule"] is None else row | ANY_SCHEDULE
+    with_interval = row["overlap"] in {"replace", "terminate"}  # jitter must be shorter than that of `@every`
+    return row if row["schedule"] is None or with_interval else row | ANY_SCHEDULE
+
+
+def check_removed_calendars(conn: Connection[Any], difference: Difference) -> None:
+    """Raise InputError where a calendar is to be removed that jobs will use. A producer sees its own jobs only."""
+    gone = [change.key[1] for change in difference.of(Action.REMOVE) if change.key[0] is What.CALENDAR]
+    if not gone:
+        return
+    # these are removed, or the file says what they use, which `compare` has checked
+    decided = {change.key[1] for change in difference.of(*WRITTEN, Action.REMOVE) if change.key[0] is What.JOB}
+    for name in gone:
+        users = [one for one in stored.users_of_calendars(conn, [name], MOST_USERS) if one not in decided]
+        if users:
+            more = "" if len(users) <= NAMED else f" and {len(users) - NAMED} more"
+            raise InputError(f"calendar {name}: jobs use it: {', '.join(users[:NAMED])}{more}", "calendar")
 
 
 def job_row(change: Change, *, partly: bool = False) -> dict[str, Any]:

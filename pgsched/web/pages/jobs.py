@@ -175,15 +175,15 @@ def pause(request: Request, conn: Connection[Any]) -> Redirect:
     """Pause the job's schedule."""
     name = request.path_params["name"]
     user = request.state.visitor.user or None
-    job_changes.pause(conn, name, field_text(request, "reason"), user)
-    return Redirect(job_url(name), "The schedule is paused. Runs that exist go on.")
+    job = job_changes.pause(conn, name, field_text(request, "reason"), user)
+    return Redirect(job_url(name), " ".join(["The schedule is paused. Runs that exist go on.", *job["notes"]]))
 
 
 def resume(request: Request, conn: Connection[Any]) -> Redirect:
     """Resume the job's schedule."""
     name = request.path_params["name"]
-    job_changes.resume(conn, name, field_text(request, "from") or "now")
-    return Redirect(job_url(name), "The job is active again.")
+    job = job_changes.resume(conn, name, field_text(request, "from") or "now")
+    return Redirect(job_url(name), " ".join(["The job is active again.", *job["notes"]]))
 
 
 def set_mode(request: Request, conn: Connection[Any]) -> Redirect:
@@ -191,7 +191,7 @@ def set_mode(request: Request, conn: Connection[Any]) -> Redirect:
     name = request.path_params["name"]
     job = job_changes.set_mode(conn, name, field_text(request, "mode") or "run")
     runs = "The next slot runs." if job["mode"] == "run" else "Its slots are recorded, and nothing runs."
-    return Redirect(job_url(name), runs)
+    return Redirect(job_url(name), " ".join([runs, *job["notes"]]))
 
 
 def delete(request: Request, conn: Connection[Any]) -> Redirect:

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError, NotFound, State, TaskError
+from tests.support.files.applies import apply
 
 ADD = "INSERT INTO pgsched.jobs (name, task, schedule, timezone) VALUES ('nightly', 't', '0 3 * * *', 'Europe/Vienna')"
 
@@ -35,6 +36,17 @@ def test_a_job_is_paused_and_resumed(app: App) -> None:
     asyncio.run(job.pause_async())
     asyncio.run(job.resume_async())
     assert asyncio.run(job.info_async())["paused"] is False
+
+
+def test_a_pause_of_what_a_file_declares_is_logged(
+    app: App, db: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    apply(db, "jobs: {n: {task: t, schedule: '@daily', paused: false}}")
+    app.jobs["n"].pause()
+    asyncio.run(app.jobs["n"].resume_async())
+    assert [record.getMessage() for record in caplog.records if record.name == "pgsched.jobs"] == [
+        'the file of owner "ops" declares paused of job n: the next apply sets it back, so change it in the file too'
+    ] * 2
 
 
 def test_a_job_is_run_beside_its_schedule(app: App) -> None:

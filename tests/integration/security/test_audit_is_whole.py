@@ -48,8 +48,8 @@ INSERT INTO pgsched.kept_keys (scope, key, run_id, task, expires_at)
     VALUES ('idempotency', 'k', 1, 't', now() + interval '1 day');
 INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user);
 INSERT INTO pgsched.calendars (name) VALUES ('another');
-INSERT INTO pgsched.file_owners (name) VALUES ('f'), ('another');
-INSERT INTO pgsched.file_entries (owner, what, name) VALUES ('f', 'limit', 'l');
+INSERT INTO pgsched.file_owners (name) VALUES ('f'), ('another'), ('unused');
+INSERT INTO pgsched.file_entries (owner, what, name) VALUES ('f', 'limit', 'another');
 """
 WHERE = {
     "jobs": "WHERE name = 'j'",
@@ -84,6 +84,8 @@ VALUES = {
     "priority": "7",
     "owner": "current_user",
     "file_entries.owner": "'another'",
+    "file_entries.run_at": "'2030-01-01Z'",
+    "decides": "'{mode}'",
     "what": "'queue'",
     "on_full": "'shed_oldest'",
     "rate_burst": "9",
@@ -141,7 +143,8 @@ INSERTS = {
     "file_owners": "(name) VALUES ('new')",
     "file_entries": "(owner, what, name) VALUES ('f', 'queue', 'q')",
 }
-DELETED = {"jobs": "WHERE id = 1", "calendars": "WHERE name = 'c'"}  # for tables with several rows
+# for tables with several rows
+DELETED = {"jobs": "WHERE id = 1", "calendars": "WHERE name = 'c'", "file_owners": "WHERE name = 'unused'"}
 # The arguments for each function that changes something.
 CALLS = {
     "cancel": "(1, 'why')",

@@ -48,7 +48,7 @@ def test_a_producer_declares_calendars_of_its_own(logins: Logins, db: psycopg.Co
     for adopt in (False, True):
         with pytest.raises((NotOwned, NotPermitted)):
             apply(bob, "calendars: {hers: {times: []}}", "b", adopt=adopt)
-    with pytest.raises(InputError, match="calendar: jobs use it"):
+    with pytest.raises(InputError, match="calendar hers: jobs use it"):
         apply(alice, "jobs: {}", "shop", prune=True)
     apply(bob, "jobs: {}", "b", prune=True)
     assert actions(apply(alice, "jobs: {}", "shop", prune=True)) == ["remove n", "remove hers"]
@@ -146,3 +146,27 @@ def test_a_viewer_plans_and_exports_and_applies_nothing(logins: Logins) -> None:
     assert "'n':" in exporting.export(eye)[0]
     with pytest.raises(NotPermitted):
         apply(eye, "jobs: {x: {task: t}}", "eye")
+
+
+def test_no_tenant_ends_or_takes_what_another_one_s_file_remembers(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    """A job that ran once and has deleted itself: its name is free, and a tenant takes it."""
+    ops, alice, bob = (logins.connect(name) for name in ("ops", "alice", "bob"))
+    text = "jobs: {m: {kind: sql, task: SELECT 1, delete_after_run: true}}"
+    apply(ops, text, "ops")
+    db.execute("SELECT set_config('pgsched.ticks', 'on', false)")
+    db.execute("UPDATE pgsched.jobs SET next_run_at = NULL; DELETE FROM pgsched.jobs")
+    alice.execute("INSERT INTO jobs (name, task, schedule) VALUES ('m', 't', '@daily')")
+    with pytest.raises(NotOwned, match="job m: it exists, and no file declares it"):
+        apply(ops, text, "ops")
+    assert one(db, "SELECT owner FROM pgsched.jobs") == logins.name("alice")
+    assert actions(apply(alice, "jobs: {m: {task: u, schedule: '@daily'}}", "hers", adopt=True)) == ["change m"]
+    alice.execute("SELECT delete_job('m')")
+    bob.execute("INSERT INTO jobs (name, task) VALUES ('x', 't')")
+    bob.execute("UPDATE jobs SET name = 'm' WHERE name = 'x'")
+    bob.execute("UPDATE jobs SET name = 'x' WHERE name = 'm'")
+    assert apply(ops, text, "ops").changes == ()
+    assert one(db, "SELECT string_agg(what || ' ' || name, ', ') FROM pgsched.file_entries") == "done m"
+
+
+def test_a_worker_may_ask_whose_file_declares_a_job(logins: Logins) -> None:
+    assert one(logins.connect("worker"), "SELECT count(*) FROM file_entries") == 0

@@ -36,7 +36,7 @@ from pgsched.cli.commands.job.options import (
     Zone,
 )
 from pgsched.cli.commands.job.views import list_jobs, show
-from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.common import Dsn, Json, print_with_notes, session
 from pgsched.cli.messages import print_note
 from pgsched.cli.option_values import merge_columns, parse_arguments
 from pgsched.cli.output.printing import format_cell, print_fields, print_json
@@ -218,7 +218,7 @@ def pause(
 
     with session(dsn) as conn:
         job = job_changes.pause(conn, name, reason, by)
-    print_json(job) if json else print(f"job {format_cell(name)} is paused by {format_cell(job['paused_by'])}")
+    print_with_notes(job, json, f"job {format_cell(name)} is paused by {format_cell(job['paused_by'])}")
 
 
 def resume(
@@ -241,7 +241,7 @@ def resume(
 
     with session(dsn) as conn:
         job = job_changes.resume(conn, name, since)
-    print_json(job) if json else print(f"job {format_cell(name)} is active")
+    print_with_notes(job, json, f"job {format_cell(name)} is active")
 
 
 def mode(
@@ -264,7 +264,7 @@ def mode(
     with session(dsn) as conn:
         job = job_changes.set_mode(conn, name, mode)
     what = "runs its slots" if job["mode"] == "run" else "is in mode shadow: its slots are recorded, and nothing runs"
-    print_json(job) if json else print(f"job {format_cell(name)} {what}")
+    print_with_notes(job, json, f"job {format_cell(name)} {what}")
 
 
 def reset_mark(name: Name, dsn: Dsn = None, json: Json = False) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from pgsched.cli.output.printing import format_cell, wrap_for_terminal
-from pgsched.core.jobs_file.difference import Action, Change, Difference, shown_columns
+from pgsched.core.jobs_file.difference import Action, Change, Difference, list_keys, shown_columns
 from pgsched.core.jobs_file.model.columns import What
 from pgsched.core.jobs_file.model.entries import JobsFile, Key, describe_key
 from pgsched.core.wording import shorten
@@ -26,7 +26,6 @@ COLOURS = {
 COUNTED = {Action.ADD: "to add", Action.CHANGE: "to change", Action.REMOVE: "to remove", Action.ADOPT: "to adopt",
            Action.REFUSE: "refused"}  # fmt: skip
 LONGEST_VALUE = 200
-LISTED = 5  # names in a note
 
 
 def difference_as_json(file: JobsFile, difference: Difference) -> dict[str, Any]:
@@ -93,8 +92,8 @@ def describe_change(change: Change) -> str:
 
 def format_value(value: Any) -> str:
     """Return a value as text of one line."""
-    if value is None or value == []:
-        return "-"
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "true", False: "false"}[value]
     return shorten(format_cell(value if isinstance(value, (str, dict, list, bool)) else str(value)), LONGEST_VALUE)
 
 
@@ -112,9 +111,3 @@ def notes(difference: Difference) -> Iterator[str]:
     if difference.unowned:
         yield f"as the file says, but not declared by it (--adopt takes them): {list_keys(difference.unowned)}"
     yield from difference.remarks
-
-
-def list_keys(keys: tuple[Key, ...]) -> str:
-    """Return the names of some objects, and how many more there are."""
-    names = ", ".join(describe_key(key) for key in keys[:LISTED])
-    return names if len(keys) <= LISTED else f"{names} and {len(keys) - LISTED} more"

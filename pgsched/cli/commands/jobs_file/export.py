@@ -1,4 +1,4 @@
-"""`pgsched export`: print jobs and settings as a file of jobs."""
+"""`pgsched export`: print jobs and settings as a jobs file."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def register(app: typer.Typer) -> None:
 
 
 def export(file_format: Form = "yaml", owner: OnlyOwner = None, dsn: Dsn = None, json: Json = False) -> None:
-    """Print jobs, settings, calendars, retention and alerts as a file from which `plan` finds no difference.
+    """Print jobs, settings, calendars, retention and alerts as a jobs file from which `plan` finds no difference.
 
-    Columns with their default are left out, and so is what code declares.
+    Columns with their default are left out, and so is what code declares. A note says what else a file cannot hold.
 
     \b
     Example:

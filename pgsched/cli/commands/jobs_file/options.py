@@ -22,12 +22,12 @@ Owner = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Whose file this is. Default: the file's own `owner`, else default.",
+        help="The name of the file's owner. Default: the file's own `owner`, else default.",
         autocompletion=complete_owners,
     ),
 ]
-Prune = Annotated[bool, typer.Option("--prune", help="Remove what the file declared before and does not any more.")]
-Adopt = Annotated[bool, typer.Option("--adopt", help="Take what exists and is not the file's own.")]
+Prune = Annotated[bool, typer.Option("--prune", help="Delete what the file declared before and does not any more.")]
+Adopt = Annotated[bool, typer.Option("--adopt", help="Take over what exists already, also from another owner's file.")]
 
 
 def read_jobs_file(path: str, file_format: str | None) -> JobsFile:

@@ -32,9 +32,9 @@ def plan(
 ) -> None:
     """Show what `pgsched apply` would change; nothing is written.
 
-    Of jobs that are new or change, or whose calendar changes: the next five slots before and after. Of new and changed
-    schedules: what changes of the clocks do to them. Of all jobs: which starts fall on the same minute in the coming
-    week. Exit code 1 if the file would be refused.
+    Shows the next five slots, before and after, of each job that is new, whose slots or calendar change, or that begins
+    or ends to run them (mode, paused); what clock changes do to new and changed schedules; and, if anything changes,
+    which jobs start in the same minute in the coming week. Exit code 1 if the file would be refused.
 
     \b
     Example:
@@ -74,7 +74,7 @@ def plan_as_json(file: JobsFile, found: JobsPlan) -> dict[str, Any]:
         "collisions": {
             "from": collisions.begin,
             "starts": collisions.starts,
-            "busiest_minute_by_hour": collisions.peaks,
+            "busiest_minute_by_hour": collisions.peaks_by_hour,
             "busiest": [
                 {"at": one.at, "starts": one.starts, "jobs": one.jobs, "proposed_jitter": one.jitter}
                 for one in collisions.busiest

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
-from pgsched.cli.commands.jobs_file.changes import LISTED, describe_counts, notes, print_change, print_line
+from pgsched.cli.commands.jobs_file.changes import describe_counts, notes, print_change, print_line
 from pgsched.cli.messages import print_note
 from pgsched.cli.output.printing import format_cell
 from pgsched.cli.times import to_zone
-from pgsched.core.jobs_file.collisions import MANY, BusyMinute, Collisions
+from pgsched.core.jobs_file.collisions import MANY, PEAK, BusyMinute, Collisions
 from pgsched.core.jobs_file.coming import ClockChange, Slots, is_excluded
+from pgsched.core.jobs_file.difference import LISTED
 from pgsched.core.jobs_file.model.columns import What
 from pgsched.core.jobs_file.model.entries import JobsFile
 from pgsched.core.schedule.preview import PreviewSlot
@@ -28,6 +29,18 @@ SLOT = "%a %d %H:%M"
 
 def print_plan(file: JobsFile, plan: JobsPlan) -> None:
     """Print a plan."""
+    print_changes(plan)
+    if plan.difference.changes:
+        print_collisions(plan.collisions)
+        print()
+    for note in notes(plan.difference):
+        print_note(note)
+    print(f"{format_cell(file.document.name)} (owner {format_cell(plan.difference.owner)}):"
+          f" {describe_counts(plan.difference)}")  # fmt: skip
+
+
+def print_changes(plan: JobsPlan) -> None:
+    """Print the changes of a plan, each with the slots that it moves."""
     for change in plan.difference.changes:
         print_change(change)
         slots = plan.slots.get(change.key)
@@ -36,13 +49,6 @@ def print_plan(file: JobsFile, plan: JobsPlan) -> None:
         print_clocks(plan.clocks.get(change.key, ()))
         if change.key[0] is What.CALENDAR:
             print_moved(plan.moved.get(change.key[1], {}))
-    if plan.difference.changes:
-        print_collisions(plan.collisions)
-        print()
-    for note in notes(plan.difference):
-        print_note(note)
-    print(f"{format_cell(file.document.name)} (owner {format_cell(plan.difference.owner)}):"
-          f" {describe_counts(plan.difference)}")  # fmt: skip
 
 
 def print_slots(slots: Slots) -> None:
@@ -78,9 +84,9 @@ def slot_text(slot: PreviewSlot) -> str:
 
 
 def print_clocks(clocks: Iterable[ClockChange]) -> None:
-    """Print what changes of the clocks do to a job."""
+    """Print what clock changes do to a job."""
     for change in clocks:
-        print_line(f"    clocks change on {change.day}: {change.remark}", "yellow", indent=6)
+        print_line(f"    clock change on {change.day}: {change.remark}", "yellow", indent=6)
 
 
 def print_collisions(found: Collisions) -> None:
@@ -100,13 +106,14 @@ def print_collisions(found: Collisions) -> None:
 
 
 def heat_map(begin: datetime, peaks: tuple[int, ...]) -> list[tuple[str, list[int]]]:
-    """Return the rows of the map: a weekday, and the most starts in a minute of each hour.
+    """Return the rows of the map: a weekday, and the most starts in a minute of each hour of the shown zone.
 
-    The first weekday is that of `begin`. Where clocks go back, an hour has the larger of two figures.
+    `peaks`: by PEAK minutes. The first weekday is that of `begin`. Where clocks go back, an hour has the largest
+    figure.
     """
     rows: dict[int, list[int]] = {}
-    for hour, count in enumerate(peaks):
-        local = to_zone((begin + timedelta(hours=hour)).astimezone(UTC))
+    for at, count in enumerate(peaks):
+        local = to_zone((begin + timedelta(minutes=at * PEAK)).astimezone(UTC))
         row = rows.setdefault(local.weekday(), [0] * 24)
         row[local.hour] = max(row[local.hour], count)
     return [(WEEKDAYS[day], cells) for day, cells in rows.items()]

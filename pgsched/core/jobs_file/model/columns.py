@@ -197,5 +197,8 @@ SECTION_OF = {what: section for section, what in SECTIONS.items()}
 # The name of the only row behind a section that is one mapping.
 SINGLE = {What.RETENTION: "everything", What.ALERTS: "everything"}
 PAUSABLE = policies.PAUSED
-# Columns of jobs that are left as they are where a file does not name them: operators pause and resume jobs.
-LEFT_TO_OPERATORS = ("paused", "paused_reason", "paused_by", "resume_from")
+# Columns of jobs that are left as they are where a file does not name them: operators pause and resume jobs, and let a
+# job run or be a shadow. Those of the pause count only where the file pauses the job.
+OPERATED = ("mode", "paused")
+OF_PAUSE = ("paused_reason", "paused_by", "resume_from")
+LEFT_TO_OPERATORS = OPERATED + OF_PAUSE

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from pgsched.core.input_values import parse_dates
@@ -114,6 +115,8 @@ class CalendarTimes(Type):
                 f"{repeated} times repeat: have weekdays or hours, and no dates, or dates more than"
                 f" {FEW_DAYS.days} days apart; at most {MOST_REPEATED} are allowed"
             )
+        if (most := most_on_one_date(found)) > MOST_REPEATED:
+            raise WrongValue(f"{most} times of the day on one date; at most {MOST_REPEATED} are allowed")
         return found
 
     def _read_one(self, value: Any) -> CalendarTime:
@@ -182,6 +185,16 @@ def calendar_time(row: dict[str, Any]) -> CalendarTime:
     begins, ends = (row[key] and read_clock(row[key]) for key in ("from_time", "until_time"))
     weekdays = None if row["weekdays"] is None else tuple(sorted(set(row["weekdays"])))
     return CalendarTime(first, last, weekdays, begins, ends, row["reason"])
+
+
+def most_on_one_date(times: Iterable[CalendarTime]) -> int:
+    """Return the most times of the day that stretches of at most FEW_DAYS have on one date."""
+    steps = Counter[date]()
+    for one in times:
+        if one.first is not None and one.last is not None and one.from_time is not None and not repeats(one):
+            steps[one.first] += 1
+            steps[one.last + timedelta(days=1)] -= 1
+    return max(accumulate(steps[day] for day in sorted(steps)), default=0)
 
 
 def repeats(one: CalendarTime) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pgsched.core.jobs_file.model.columns import COLUMNS, LEFT_TO_OPERATORS, SECTION_OF, SINGLE, What
+from pgsched.core.jobs_file.model.columns import COLUMNS, OF_PAUSE, SECTION_OF, SINGLE, What
 from pgsched.core.jobs_file.model.entries import Stored
-from pgsched.core.jobs_file.model.types import JsonValue
+from pgsched.core.jobs_file.model.loading import read_name
+from pgsched.core.jobs_file.model.types import JsonValue, WrongValue
 
 NO_NAME = "\x01"  # begins what stands for the name of a job that is gone (sql/declarations.sql); no name has it
 
@@ -47,20 +48,26 @@ def _put(data: dict[str, Any], section: str, one: Stored) -> None:
 
 
 def shown_values(one: Stored) -> dict[str, Any]:
-    """Return the columns that differ from their defaults, as a file has them."""
+    """Return the columns that differ from their defaults, or that its file decides, as a file has them."""
     columns = COLUMNS[one.what]
     found = {
         name: columns[name].type.show(value)
         for name, value in one.values.items()
-        if value is not None and value != columns[name].default
+        if (value is not None and value != columns[name].default) or name in one.decides
     }
     if one.what is What.JOB and not one.values["paused"]:
-        found = {name: value for name, value in found.items() if name not in LEFT_TO_OPERATORS}
+        found = {name: value for name, value in found.items() if name not in OF_PAUSE}
     return found
 
 
 def _unreadable(one: Stored) -> str | None:
     """Return why a file cannot say what an object is; None if it can."""
+    named = one.what not in SINGLE and one.name != "all"
+    try:
+        if named:
+            read_name(one.what, one.name.partition(" ")[2] if one.what is What.PAUSE else one.name)
+    except WrongValue as problem:
+        return f"name: {problem}"
     for column, value in one.values.items():
         if isinstance(value, JsonValue) and isinstance(value.value, str):
             return f"{column}: {value.value}"

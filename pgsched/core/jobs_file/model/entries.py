@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgsched.core.jobs_file.model.columns import COLUMNS, LEFT_TO_OPERATORS, SECTION_OF, SINGLE, What
+from pgsched.core.jobs_file.model.columns import (
+    COLUMNS,
+    LEFT_TO_OPERATORS,
+    OF_PAUSE,
+    OPERATED,
+    SECTION_OF,
+    SINGLE,
+    What,
+)
 from pgsched.core.jobs_file.texts.document import Document, Path
 from pgsched.errors import InputError
 
 Key = tuple[What, str]
 DEFAULT_OWNER = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the database keeps about the declaration of an object.
+
+    `decides`: which of OPERATED the file names. `run_at`: what it names for a job that runs once.
+    """
+
+    decides: tuple[str, ...] = ()
+    run_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +70,15 @@ class Entry:
             return values["schedule"] is not None or values["run_at"] is not None
         if column in LEFT_TO_OPERATORS and column not in self.given:
             return False
-        return column not in LEFT_TO_OPERATORS[1:] or values["paused"] is True
+        return column not in OF_PAUSE or values["paused"] is True
+
+    @property
+    def remembered(self) -> Remembered:
+        """What the database keeps about the declaration."""
+        if self.what is not What.JOB:
+            return Remembered()
+        run_at = self.values["run_at"] if self.values["schedule"] is None else None
+        return Remembered(tuple(column for column in OPERATED if column in self.given), run_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +108,7 @@ class Stored:
 
     `values`: every column. `owner`: the owner of the file that declares it, None: no file does.
     `declared_by`: the app whose code declares it. `row`: further columns of a job, such as its id and mark.
+    `decides`: which of OPERATED its file names.
     """
 
     what: What
@@ -89,6 +117,7 @@ class Stored:
     owner: str | None = None
     declared_by: str | None = None
     row: Mapping[str, Any] = field(default_factory=dict)
+    decides: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -102,11 +131,17 @@ class State:
 
     `now`: the database's clock. `stored`: the objects, by kind and name.
     `owners`: the owner of each object that some file declares, also of objects that are gone.
+    `remembered`: what is kept about each of these declarations.
+    `done`: jobs of this owner that ran once and have deleted themselves, with the run_at that the file named.
+    `parents`: the jobs that jobs wait for, by name, of those that are not in `stored`.
     """
 
     now: datetime
     stored: Mapping[Key, Stored]
     owners: Mapping[Key, str]
+    remembered: Mapping[Key, Remembered] = field(default_factory=dict)
+    done: Mapping[str, datetime | None] = field(default_factory=dict)
+    parents: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def defaults_of(what: What) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from pgsched.core.jobs_file.model.columns import (
 )
 from pgsched.core.jobs_file.model.entries import Entry, JobsFile, Key, defaults_of
 from pgsched.core.jobs_file.model.spans import span_of
-from pgsched.core.jobs_file.model.types import Text, Word
-from pgsched.core.jobs_file.texts.document import Document, Path
+from pgsched.core.jobs_file.model.types import Text, Word, WrongValue
+from pgsched.core.jobs_file.texts.document import MOST_TEXT, Document, Path
 from pgsched.core.schedule.cron import parse
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError, ScheduleError
@@ -79,6 +79,8 @@ class _Loader:
         """Read the jobs, each with the defaults of the file."""
         elsewhere: dict[str, Path] = {column: ("defaults", column) for column in defaults}
         everyones = defaults_of(What.JOB) | defaults
+        if defaults and len(str(self.document.data["defaults"])) * len(section) > MOST_TEXT:
+            raise self.error(("defaults",), f"are more than {MOST_TEXT // 2**20} MiB of text, for all jobs together")
         for name, value in section.items():
             path = ("jobs", name)
             given = self.columns(path, self.mapping(path, value), JOB)
@@ -168,12 +170,17 @@ class _Loader:
     def name(self, what: What, path: Path, name: Any) -> str:
         """Return the name of an object, checked."""
         try:
-            text = Text(LONGEST_NAMES[what]).read(name)
+            return read_name(what, name)
         except ValueError as problem:
             raise self.error(path, f"name: {problem}") from None
-        if what is What.LIMIT and (text == "job" or text.startswith("job:")):
-            raise self.error(path, "name: job is kept for the limits that jobs have (concurrency_limit)")
-        return text
+
+
+def read_name(what: What, name: Any) -> str:
+    """Return the name of an object. Raises WrongValue for one that a file cannot declare."""
+    text = Text(LONGEST_NAMES[what]).read(name)
+    if what is What.LIMIT and (text == "job" or text.startswith("job:")):
+        raise WrongValue("job is kept for the limits that jobs have (concurrency_limit)")
+    return text
 
 
 def load(document: Document) -> JobsFile:

@@ -14,6 +14,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 from pgsched.core import payload
@@ -224,7 +225,8 @@ def _normal(value: Any) -> Any:
         return {key: _normal(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_normal(inner) for inner in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    # by its digits: jsonb reads 6e23 as a 6 with 23 zeros, which is not the binary number nearest to it
+    return int(Decimal(repr(value))) if isinstance(value, float) and value.is_integer() else value
 
 
 class Arguments(Type):

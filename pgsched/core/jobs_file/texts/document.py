@@ -17,6 +17,7 @@ Path = tuple[str | int, ...]
 
 MOST_BYTES = 16 * 2**20  # of a file
 MOST_VALUES = 2_000_000  # in a file, where each use of an alias counts what it stands for
+MOST_TEXT = 64 * 2**20  # characters in the texts of a file, where each use of an alias counts in full
 DEEPEST = 250  # levels; arguments of jobs have at most 200
 LINES_DEEPEST = 4  # the lines of values below this many levels are those of the value around them
 _PLAIN = re.compile(r"[\w-]+")
@@ -69,7 +70,7 @@ def path_text(path: Path) -> str:
 def decode(name: str, content: bytes) -> str:
     """Return the text of a file. Raises InputError for one that is too large, or is not UTF-8."""
     if len(content) > MOST_BYTES:
-        raise InputError(f"{name}: has more than {MOST_BYTES // 2**20} MiB, which is the most for a file of jobs")
+        raise InputError(f"{name}: has more than {MOST_BYTES // 2**20} MiB, which is the most for a jobs file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -23,12 +23,17 @@ from pgsched.core.jobs_file.texts.document import (
 
 HEADER = re.compile(r"\s*(\[\[?)(.*?)\]\]?\s*(?:#.*)?")
 KEY = re.compile(r"""\s*((?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*(?:[\w-]+|"[^"\n]*"|'[^'\n]*'))*)\s*=""")
+# A part of a key, or a text or word that looks like one: each takes all that it can, so that a line is read once.
+PART = re.compile(r"""(?:"(?:[^"\\]|\\.)*+"?|'[^']*+'?|[\w-]++)""")
+DOTTED = re.compile(rf"{PART.pattern}(?:[ \t]*+\.[ \t]*+{PART.pattern})*+")
+MOST_KEPT = 20_000_000  # parts of beginnings of dotted keys, about 8 bytes each
 QUOTES = ('"""', "'''")
 
 
 def read_toml(name: str, content: bytes) -> Document:
     """Return the values of a TOML file. Raises InputError."""
     text = decode(name, content)
+    check_keys(name, text)
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -38,8 +43,32 @@ def read_toml(name: str, content: bytes) -> Document:
         raise file_error(name, line, (), f"is not TOML: {problem}") from None
     except RecursionError:
         raise file_error(name, None, (), f"is nested more than {DEEPEST} deep") from None
+    except ValueError as error:  # a number of thousands of digits
+        problem = str(error).partition(":")[0]
+        raise file_error(name, None, (), f"is not TOML: {problem}") from None
     check_size(name, data)
     return Document(name, data, find_lines(text, data))
+
+
+def check_keys(name: str, text: str) -> None:
+    """Raise InputError for keys that tomllib would need much memory for: it keeps each beginning of a dotted key.
+
+    A text or number that looks like a dotted key counts as one, which matters only where there are very many.
+    """
+    header, kept = 0, 0
+    for number, line in enumerate(text.split("\n"), 1):
+        for found in DOTTED.finditer(line) if "." in line else ():
+            if "." not in found[0]:
+                continue
+            parts = len(PART.findall(found[0]))
+            if parts > DEEPEST:
+                raise file_error(name, number, (), f"has a key of more than {DEEPEST} parts")
+            if line.lstrip().startswith("["):
+                header = max(header, parts)
+            else:
+                kept += (header + parts) * (parts - 1)
+        if kept > MOST_KEPT:
+            raise file_error(name, number, (), "has too many long dotted keys: use tables")
 
 
 def check_size(name: str, data: Any) -> None:

@@ -4,7 +4,7 @@ Invariant: a text means what the core schema says (https://yaml.org/spec/1.2.2/#
 and `2026-12-24` are texts. PyYAML itself resolves them as YAML 1.1 does.
 
 The work is bounded, whatever the file holds. Tags, merge keys, keys that are no text and keys given twice are refused.
-An alias stands for its value, and counts as many values as that has.
+An alias stands for its value, and counts as many values and as much text as that has.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import yaml
 from pgsched.core.jobs_file.texts.document import (
     DEEPEST,
     LINES_DEEPEST,
+    MOST_TEXT,
     MOST_VALUES,
     Document,
     Path,
@@ -36,6 +37,7 @@ FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.AS
 INFINITE = re.compile(r"([-+]?)\.(inf|Inf|INF)")
 NOT_A_NUMBER = {".nan", ".NaN", ".NAN"}
 FIRST_OF_SPECIALS = set("-+.0123456789~nNtTfF")
+Size = tuple[int, int]  # how many values, and how many characters their texts have
 
 
 @dataclass(slots=True)
@@ -46,16 +48,16 @@ class _Open:
     path: Path
     anchor: str | None
     key: str | None = None
-    count: int = 1
+    size: Size = (1, 0)
 
 
 @dataclass(slots=True)
 class _Reader:
     name: str
     lines: dict[Path, int] = field(default_factory=dict)
-    anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)  # the value, and how many values it has
+    anchors: dict[str, tuple[Any, Size | None]] = field(default_factory=dict)  # None: its value is not read yet
     stack: list[_Open] = field(default_factory=list)
-    count: int = 0
+    size: Size = (0, 0)
     found: list[Any] = field(default_factory=list)  # the values of the documents
 
     def path(self) -> Path:
@@ -78,7 +80,7 @@ class _Reader:
             self.begin(event, {} if kind is yaml.MappingStartEvent else [])
         elif kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
             ended = self.stack.pop()
-            self.put(event, ended.value, ended.count, ended.anchor)
+            self.put(event, ended.value, ended.size, ended.anchor)
         elif kind is yaml.AliasEvent:
             self.alias(event)
         elif kind is yaml.DocumentStartEvent and event.tags:
@@ -90,11 +92,12 @@ class _Reader:
         path = self.path()
         if self.awaits_key():
             raise self.error(event, "a key must be a text, not a list or mapping", self.stack[-1].path)
+        self.counted(event, (1, 0))
         if len(self.stack) >= DEEPEST:
             raise self.error(event, f"is nested more than {DEEPEST} deep", path[:3])
         self.note_line(event, path)
         if event.anchor is not None:
-            self.anchors[event.anchor] = (None, 0)  # not read yet
+            self.anchors[event.anchor] = (None, None)
         self.stack.append(_Open(value, path, event.anchor))
 
     def scalar(self, event: Any) -> None:
@@ -103,12 +106,14 @@ class _Reader:
         if self.awaits_key():
             return self.key(event)
         if event.anchor is not None:
-            self.anchors[event.anchor] = (None, 0)
+            self.anchors[event.anchor] = (None, None)
         value = resolve(event.value) if event.implicit[0] else event.value
         if isinstance(value, float) and not _is_finite(value):
             raise self.error(event, f"{event.value} is not a finite number")
         self.note_line(event, self.path())
-        return self.put(event, value, 1, event.anchor)
+        size = (1, len(event.value))
+        self.counted(event, size)
+        return self.put(event, value, size, event.anchor)
 
     def key(self, event: Any) -> None:
         """Take the key of a mapping: its text as it stands."""
@@ -118,8 +123,9 @@ class _Reader:
             raise self.error(event, "merge keys (<<) are not supported: use defaults, or an alias", top.path)
         if text in top.value:
             raise self.error(event, "is given twice", (*top.path, text))
-        self.counted(event, 1)
-        top.count += 1
+        size = (1, len(text))
+        self.counted(event, size)
+        top.size = add_sizes(top.size, size)
         top.key = text
         if len(top.path) < LINES_DEEPEST:
             self.lines[(*top.path, text)] = event.start_mark.line + 1
@@ -130,24 +136,22 @@ class _Reader:
             raise self.error(event, "a key must be a text, not an alias", self.stack[-1].path)
         if event.anchor not in self.anchors:
             raise self.error(event, f"there is no anchor &{event.anchor} before this alias")
-        value, count = self.anchors[event.anchor]
-        if count == 0:
+        value, size = self.anchors[event.anchor]
+        if size is None:
             raise self.error(event, f"the alias *{event.anchor} stands inside its own value")
-        self.counted(event, count)
+        self.counted(event, size)
         self.note_line(event, self.path())
-        self.put(event, value, count, None, counted=True)
+        self.put(event, value, size, None)
 
-    def put(self, event: Any, value: Any, count: int, anchor: str | None, *, counted: bool = False) -> None:
-        """Put a whole value where it belongs."""
+    def put(self, event: Any, value: Any, size: Size, anchor: str | None) -> None:
+        """Put a whole value, which is counted, where it belongs."""
         if anchor is not None:
-            self.anchors[anchor] = (value, count)
-        if not counted:
-            self.counted(event, 1)
+            self.anchors[anchor] = (value, size)
         if not self.stack:
             self.found.append(value)
             return
         top = self.stack[-1]
-        top.count += count
+        top.size = add_sizes(top.size, size)
         if isinstance(top.value, dict):
             top.value[str(top.key)] = value
             top.key = None
@@ -163,16 +167,24 @@ class _Reader:
         if event.tag is not None:
             raise self.error(event, f"tags are not supported: {event.tag[:60]}")
 
-    def counted(self, event: Any, count: int) -> None:
-        """Count values. Raises InputError where the file has too many."""
-        self.count += count
-        if self.count > MOST_VALUES:
+    def counted(self, event: Any, size: Size) -> None:
+        """Count values and their text. Raises InputError where the file has too much."""
+        self.size = add_sizes(self.size, size)
+        if self.size[0] > MOST_VALUES:
             raise self.error(event, f"the file has more than {MOST_VALUES:,} values, aliases counted in full", ())
+        if self.size[1] > MOST_TEXT:
+            most = f"{MOST_TEXT // 2**20} MiB of text"
+            raise self.error(event, f"the file has more than {most}, aliases counted in full", ())
 
     def note_line(self, event: Any, path: Path) -> None:
         """Keep the line of a list item; that of a mapping's value is the line of its key."""
         if path and isinstance(path[-1], int) and len(path) <= LINES_DEEPEST:
             self.lines[path] = event.start_mark.line + 1
+
+
+def add_sizes(one: Size, other: Size) -> Size:
+    """Return the sum of two sizes."""
+    return one[0] + other[0], one[1] + other[1]
 
 
 def _is_finite(value: float) -> bool:
@@ -184,7 +196,7 @@ def read_yaml(name: str, content: bytes) -> Document:
     reader = _Reader(name)
     for event in _events(name, decode(name, content)):
         if type(event) is yaml.DocumentStartEvent and reader.found:
-            raise file_error(name, line_of(event.start_mark), (), "a file of jobs is one document")
+            raise file_error(name, line_of(event.start_mark), (), "a jobs file is one document")
         reader.read(event)
     return Document(name, reader.found[0] if reader.found else None, reader.lines)
 
@@ -198,7 +210,9 @@ def _events(name: str, text: str) -> Iterator[Any]:
     try:
         yield from yaml.parse(text, Loader=LOADER)
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else None
+        # the C parser counts bytes
+        before = text.encode()[: error.position] if yaml.__with_libyaml__ else text[: error.position].encode()
+        line = before.count(b"\n") + 1
         raise file_error(name, line, (), f"is not YAML: {error.reason}") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

@@ -23,7 +23,7 @@ from pgsched.errors import InputError
 NOT_COLUMNS = ("name", "after_jobs")
 WRITTEN = tuple(column for column in SETTABLE if column not in NOT_COLUMNS)
 # A row without one of these leaves it as it is; a row has all others.
-MAY_STAY = ("paused", "paused_reason", "paused_by", "resume_from", "run_at")
+MAY_STAY = ("mode", "paused", "paused_reason", "paused_by", "resume_from", "run_at")
 ADD = composing.SQL("""
 INSERT INTO pgsched.jobs (name, {columns})
 SELECT w.name, {values} FROM jsonb_populate_recordset(NULL::pgsched.jobs, %(rows)s::jsonb) w
@@ -66,6 +66,11 @@ def _change(conn: Connection[Any], jobs: Sequence[dict[str, Any]]) -> list[Row]:
     ]
     text = CHANGE.format(columns=identifiers(WRITTEN), values=composing.SQL(", ").join(values))
     return rows(conn, text, {"rows": Jsonb(list(jobs))})
+
+
+def clear_parents(conn: Connection[Any], names: Sequence[str]) -> None:
+    """Let jobs wait for no others."""
+    rows(conn, "file_jobs_unwait", {"names": list(names)})
 
 
 def set_parents(conn: Connection[Any], parents: Sequence[tuple[str, Sequence[str]]]) -> None:

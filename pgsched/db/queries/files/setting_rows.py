@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.files.stored import Pairs
 from pgsched.db.rows import rows
-from pgsched.errors import NotPermitted, PgschedError
+from pgsched.errors import InputError, NotPermitted, PgschedError
 
 SET = {"queue": "file_queues_set", "limit": "file_limits_set", "pause": "file_pauses_set"}
 DELETE = {"queue": "file_queues_delete", "limit": "file_limits_delete", "pause": "file_pauses_delete",
@@ -19,9 +19,16 @@ DELETE = {"queue": "file_queues_delete", "limit": "file_limits_delete", "pause":
 
 
 def set_rows(conn: Connection[Any], what: str, given: Sequence[dict[str, Any]]) -> None:
-    """Make or change queues, limits or pauses: the columns of each. Raises InputError."""
-    if given:
-        rows(conn, SET[what], {"rows": Jsonb(list(given))})
+    """Make or change queues, limits or pauses: the columns of each.
+
+    Raises InputError, and PgschedError for a limit that code declares by now.
+    """
+    if not given:
+        return
+    found = {row["name"] for row in rows(conn, SET[what], {"rows": Jsonb(list(given))})}
+    missing = sorted({row["name"] or "" for row in given} - found)
+    if missing:
+        raise PgschedError(f"{what} {missing[0]}: code has declared it meanwhile: nothing was changed")
 
 
 def set_calendars(conn: Connection[Any], given: Sequence[dict[str, Any]]) -> None:
@@ -52,31 +59,43 @@ def set_alerts(conn: Connection[Any], values: dict[str, Any]) -> None:
 
 
 def delete_rows(conn: Connection[Any], what: str, names: Sequence[str]) -> None:
-    """Delete queues, limits, pauses or calendars."""
-    if names:
-        rows(conn, DELETE[what], {"names": list(names)})
+    """Delete queues, limits, pauses or calendars. Raises InputError for a calendar that jobs use, with its name."""
+    if what != "calendar":
+        if names:
+            rows(conn, DELETE[what], {"names": list(names)})
+        return
+    for name in names:
+        try:
+            rows(conn, DELETE[what], {"names": [name]})
+        except InputError as error:
+            raise InputError(f"calendar {name}: {str(error).removeprefix('calendar: ')}", "calendar") from error
 
 
-def add_entries(conn: Connection[Any], owner: str, keys: Pairs, adopt: bool) -> None:
-    """Declare objects with the file of an owner. `adopt`: take those that another owner's file declares.
+def add_entries(
+    conn: Connection[Any], owner: str, entries: Sequence[tuple[str, str, str, str | None]], adopt: bool
+) -> None:
+    """Declare objects with the file of an owner: (what, name, the columns that it decides, run_at).
+
+    `adopt`: take those that another owner's file declares.
 
     Raises PgschedError where another file has declared one meanwhile, and NotPermitted where a role does whose entries
     the caller may not see.
     """
-    if not keys:
+    if not entries:
         return
-    values = {"owner": owner, "what": [what for what, _ in keys], "names": [name for _, name in keys], "adopt": adopt}
+    columns = ("what", "names", "decides", "run_at")
+    values = {"owner": owner, "adopt": adopt} | dict(zip(columns, map(list, zip(*entries, strict=True)), strict=True))
     try:
         found = {(row["what"], row["name"]) for row in rows(conn, "file_entries_add", values)}
     except NotPermitted as error:
         raise NotPermitted(f"a file of another role declares some of these objects already: {error}") from error
-    missing = sorted({(str(what), name) for what, name in keys} - found)
+    missing = sorted({(what, name) for what, name, *_ in entries} - found)
     if missing:
         raise PgschedError(f"another file has declared {missing[0][0]} {missing[0][1]} meanwhile: nothing was changed")
 
 
 def drop_entries(conn: Connection[Any], owner: str, keys: Pairs) -> None:
-    """Forget entries whose objects are gone. Where the caller may not, as a producer, they stay, and mean nothing."""
+    """Forget entries that mean nothing any more. A producer may not: its jobs that have run once stay noted as such."""
     if keys:
         values = {"owner": owner, "what": [what for what, _ in keys], "names": [name for _, name in keys]}
         with suppress(NotPermitted), conn.transaction():

@@ -69,19 +69,24 @@ def mark_applied(conn: Connection[Any], name: str) -> None:
 
 
 def declared_entries(conn: Connection[Any], owner: str, keys: Pairs) -> list[Row]:
-    """Return which of these objects files declare, and all that this owner declares: (what, name, owner)."""
+    """Return which of these objects files declare, and all that this owner declares: `file_entries`."""
     what, names = [one for one, _ in keys], [name for _, name in keys]
     return rows(conn, "file_entries", {"owner": owner, "what": what, "names": names})
 
 
 def all_entries(conn: Connection[Any]) -> list[Row]:
-    """Return what all files declare: (what, name, owner)."""
+    """Return what all files declare: `file_entries_owned` in sql/declarations.sql."""
     return rows(conn, "file_entries_owned")
 
 
 def stored_jobs(conn: Connection[Any], names: Iterable[str] | None) -> list[Row]:
     """Return the jobs of these names, None: all: `file_jobs` in sql/declarations.sql."""
     return rows(conn, "file_jobs", {"names": None if names is None else list(names)})
+
+
+def parents_of_jobs(conn: Connection[Any], names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the jobs that these jobs wait for, and those before them, by name."""
+    return {row["name"]: row["parents"] or [] for row in rows(conn, "file_parents", {"names": list(names)})}
 
 
 def other_jobs(conn: Connection[Any], names: Iterable[str]) -> list[Row]:

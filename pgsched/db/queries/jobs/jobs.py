@@ -97,6 +97,11 @@ def set_mode(conn: Connection[Any], name: str, mode: str) -> Row:
     return update(conn, name, {"mode": mode})
 
 
+def file_decides(conn: Connection[Any], name: str) -> Row | None:
+    """Return whose file declares a job, and which of `mode` and `paused` it names; None: no file does."""
+    return first_row(conn, "file_decides", {"name": name})
+
+
 def reset_mark(conn: Connection[Any], name: str) -> Row:
     """Set a high-water mark that lies ahead of the clock back; return (before, mark, now). Raises NotFound.
 

@@ -37,7 +37,7 @@ def test_plan_apply_and_check(pgsched: Command, file: Path, db: psycopg.Connecti
     lines = said.out.splitlines()
     assert (said.code, lines[0]) == (0, "+ job nightly: task report, 30 2 * * * (Europe/Berlin)")
     assert lines[1].startswith("    next slots: ") and lines[1].count("02:30") == 5
-    assert any(line.startswith("    clocks change on ") and "moved: the wall time 02:30" in line for line in lines)
+    assert any(line.startswith("    clock change on ") and "moved: the wall time 02:30" in line for line in lines)
     assert "+ job weekly: task report, 0 6 * * 1 (UTC), paused" in lines
     assert lines[-1] == f"{file} (owner ops): 3 to add"
     drift = pgsched("apply", str(file), "--check")
@@ -81,7 +81,7 @@ def test_a_changed_calendar_shows_whose_slots_it_moves(pgsched: Command, file: P
     (moved,) = change["moved_jobs"]
     assert moved["name"] == "n" and moved["slots"]["skipped"] == {"old": [], "new": moved["slots"]["new"]}
     file.write_text(text % "08:30" + "alerts: {alert_to: [mail], dead_runs: 20}\n")
-    assert pgsched("apply", str(file), "--yes").out == f"{file} (owner default): changed 2\n"
+    assert pgsched("apply", str(file), "--yes").out.splitlines()[-1] == f"{file} (owner default): changed 2"
     assert pgsched("alerts", "defaults", "--json").json["dead_runs"] == 20
     pgsched("alerts", "defaults", "--dead-runs", "30")
     drift = pgsched("apply", str(file), "--check")
@@ -99,7 +99,13 @@ def test_prune_and_what_is_left(pgsched: Command, file: Path) -> None:
         "- job weekly",
         "- queue mail",
     ]
-    assert pgsched("apply", str(file), "--prune", "--yes").out == f"{file} (owner ops): removed 3\n"
+    left = pgsched("apply", str(file), "--check")
+    assert (left.code, left.out) == (
+        0, f"the database is as {file} says, but for what it does not declare any more (--check --prune counts that)\n"
+    )  # fmt: skip
+    assert pgsched("apply", str(file), "--check", "--prune").code == 2
+    assert pgsched("apply", str(file), "--prune", "--yes").out.splitlines() == [
+        "- job nightly", "- job weekly", "- queue mail", f"{file} (owner ops): removed 3"]  # fmt: skip
 
 
 def test_what_is_not_its_own_is_refused(pgsched: Command, file: Path) -> None:
@@ -111,7 +117,11 @@ def test_what_is_not_its_own_is_refused(pgsched: Command, file: Path) -> None:
     assert (refused.code, refused.err) == (
         1, "error: job nightly: it exists, and no file declares it: --adopt takes it; nothing was changed\n",
     )  # fmt: skip
-    assert pgsched("apply", str(file), "--yes", "--adopt").out == f"{file} (owner ops): added 2, changed 1\n"
+    drift = pgsched("apply", str(file), "--check", "--json")
+    assert (drift.code, drift.json["summary"]["refuse"], json.loads(drift.err)["error"]["code"]) == (2, 1, "drift")
+    adopted = pgsched("apply", str(file), "--yes", "--adopt").out.splitlines()
+    assert adopted[:2] == ["~ job nightly becomes the file's own", "    task: by-hand -> report"]
+    assert adopted[-1] == f"{file} (owner ops): added 2, changed 1"
 
 
 def test_json(pgsched: Command, file: Path) -> None:
@@ -201,7 +211,9 @@ until_time = "24:00"
 finish_by = "12 hours"
 """)
     assert pgsched("plan", str(file)).out.splitlines()[-1] == f"{file} (owner ops): 2 to add, 1 to change"
-    assert pgsched("apply", str(file), "--yes").out == f"{file} (owner ops): added 2, changed 1\n"
+    assert pgsched("apply", str(file), "--yes").out.splitlines() == [
+        "~ alerts becomes the file's own", "    finish_by: - -> 12 hours", f"{file} (owner ops): added 2, changed 1"
+    ]  # fmt: skip
     assert pgsched("apply", str(file), "--check").code == 0
     file.write_text(file.read_text().replace("0 2", "0 3") + "[jobs.other]\n")
     said = pgsched("apply", str(file), "--check")
@@ -223,3 +235,38 @@ def test_names_cannot_control_a_terminal(pgsched: Command, tmp_path: Path) -> No
     for args in (("plan", str(file)), ("apply", str(file), "--yes"), ("export",)):
         assert "\u202e" not in pgsched(*args).out.replace("export", "") or args == ("export",)
         assert "\x1b" not in pgsched(*args).out
+
+
+def test_what_a_file_says_about_mode_and_pause_is_told_to_those_who_change_it(pgsched: Command, file: Path) -> None:
+    file.write_text(TEXT.replace("task: report, s", "task: report, mode: shadow, s", 1))
+    pgsched("apply", str(file), "--yes")
+    for verb, column in ((("mode", "nightly", "run"), "mode"), (("resume", "weekly"), "paused")):
+        said = pgsched("job", *verb)
+        told = f'note: the file of owner "ops" declares {column} of job {verb[1]}: the next apply sets it back'
+        assert said.err == f"{told}, so change it in the file too\n"
+    assert pgsched("job", "pause", "nightly").err == ""
+    lines = pgsched("plan", str(file)).out.splitlines()
+    assert lines[:2] == ["~ job nightly", "    mode: run -> shadow"] and lines[2].startswith("    next slots: ")
+    assert lines[3:5] == ["~ job weekly", "    paused: false -> true"] and lines[5].startswith("    next slots: ")
+    file.write_text(TEXT)  # it names no mode
+    assert "mode" not in pgsched("apply", str(file), "--yes").out
+    assert pgsched("job", "mode", "nightly", "shadow").err == ""
+    assert pgsched("apply", str(file), "--check").code == 0
+
+
+def test_the_name_of_an_owner_is_checked(pgsched: Command, file: Path) -> None:
+    for name, problem in (("", "owner: must not be empty"), ("x" * 201, "owner: 201 characters, at most 200")):
+        for command in ("plan", "apply"):
+            said = pgsched(command, str(file), "--owner", name)
+            assert (said.code, said.err.startswith(f"error: {problem}")) == (2, True)
+
+
+def test_the_heat_map_has_the_hours_of_the_shown_zone(
+    pgsched: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    jobs = "".join(f"  n{n}: {{task: t, schedule: '0 2 * * *', timezone: Asia/Kolkata}}\n" for n in range(3))
+    file.write_text("jobs:\n" + jobs)
+    lines = pgsched("plan", str(file), "--tz", "Asia/Kolkata").out.splitlines()
+    cells = [line for line in lines if line[:3] in {"Mon", "Tue"} and line[3] == " "]
+    assert [line[4:].split()[:4] for line in cells] == [[".", ".", "3", "."]] * 2

@@ -161,6 +161,12 @@ def test_a_job_that_has_deleted_itself_is_not_made_again(db: psycopg.Connection[
     db.execute("UPDATE pgsched.jobs SET next_run_at = NULL")
     db.execute("DELETE FROM pgsched.jobs")
     assert apply(db, text).changes == ()
+    later = text.replace("2026-01", "2090-01")  # it is to run once more
+    assert actions(apply(db, later)) == ["add n"]
+    db.execute("UPDATE pgsched.jobs SET next_run_at = NULL")
+    db.execute("DELETE FROM pgsched.jobs")
+    assert apply(db, later).changes == ()
+    assert column(db, "SELECT what || ' ' || name FROM pgsched.file_entries") == ["done n"]
     assert apply(db, "jobs: {}", prune=True).gone != ()
     assert column(db, "SELECT count(*) FROM pgsched.file_entries") == [0]
 

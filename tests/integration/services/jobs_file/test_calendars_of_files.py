@@ -33,8 +33,10 @@ def test_times_of_a_calendar_that_stay_are_not_written(db: psycopg.Connection[An
 def test_a_calendar_that_jobs_use_is_not_removed(db: psycopg.Connection[Any]) -> None:
     apply(db, "calendars: {c: {times: [{weekdays: [sun]}]}}")
     jobs.add(db, {"name": "n", "task": "t", "calendar": "c"})
-    with pytest.raises(InputError, match="calendar: jobs use it: n"):
-        apply(db, "jobs: {}", prune=True)
+    pruning = Options(owner="ops", prune=True)
+    for act in (lambda: apply(db, "jobs: {}", prune=True), lambda: plan(db, file_of("jobs: {}"), pruning)):
+        with pytest.raises(InputError, match="calendar c: jobs use it: n"):
+            act()
     assert column(db, "SELECT name FROM pgsched.calendars") == ["c"]
 
 

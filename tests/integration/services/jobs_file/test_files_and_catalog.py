@@ -26,7 +26,7 @@ TABLES = {What.QUEUE: "queues", What.LIMIT: "limits", What.PAUSE: "pauses", What
           What.RETENTION: "retention", What.ALERTS: "alert_defaults"}  # fmt: skip
 # Columns that the database keeps, or that are the key.
 KEPT = {"name", "what", "applied_at", "limited", "declared_by", "paused_at", "paused_by", "waits_for", "owner",
-        "created_at", "version", "replan"}  # fmt: skip
+        "created_at", "version", "replan", "id"}  # fmt: skip
 # Two jobs that use every column, none with its default.
 NIGHTLY: dict[str, Any] = {
     "description": "every column\nbut three", "kind": "shell", "task": "./report.sh", "args": {"env": {"A": "1"}},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -73,6 +73,17 @@ def test_what_code_declares_is_never_taken() -> None:
         Action.REFUSE, "the code of shop declares it: take it out of the code first")  # fmt: skip
 
 
+def test_what_code_declares_by_now_is_neither_changed_nor_removed() -> None:
+    state = stored("jobs: {n: {task: t}}")
+    state = replace(state, stored={NIGHTLY: replace(state.stored[NIGHTLY], declared_by="shop")})
+    (change,) = difference("jobs: {n: {task: u}}", state).changes
+    assert change.action is Action.REFUSE
+    assert difference("jobs: {n: {task: t}}", state, adopt=True).changes == ()
+    found = difference("jobs: {}", state, prune=True)
+    assert (found.changes, found.gone) == ((), (("job", "n"),))
+    assert found.remarks == ("not in the file any more, and declared by code, which keeps it: job n",)
+
+
 def test_an_entry_of_another_file_keeps_the_name_of_what_is_gone() -> None:
     state = State(NOW, {}, {NIGHTLY: "dev"})
     assert actions(difference("jobs: {n: {task: t}}", state)) == [("refuse", "job", "n")]
@@ -105,13 +116,40 @@ def test_what_is_left_to_operators_and_what_means_the_same_is_no_difference(
 
 def test_a_paused_job_whose_file_does_not_say_so_is_remarked() -> None:
     found = difference("jobs: {n: {task: t}}", stored("jobs: {n: {task: t, paused: true}}"))
-    assert found.remarks == ("job n is paused, and the file does not say so: `paused: false` would resume it",)
+    assert found.remarks == (
+        "paused, and the file does not say so (`paused: false` would resume it): job n",)  # fmt: skip
+
+
+def test_the_mode_that_a_file_does_not_name_is_left_and_remarked_in_one_line() -> None:
+    jobs = ", ".join(f"n{n}: {{task: t, mode: shadow}}" for n in range(7))
+    found = difference(f"jobs: {{{jobs.replace(', mode: shadow', '')}}}", stored(f"jobs: {{{jobs}}}"))
+    assert found.changes == ()
+    assert found.remarks == ("in mode shadow, and the file does not say so (`mode: run` would let it run): job n0,"
+                             " job n1, job n2, job n3, job n4 and 2 more",)  # fmt: skip
+    (change,) = difference("jobs: {n: {task: t, mode: run}}", stored("jobs: {n: {task: t, mode: shadow}}")).changes
+    assert shown_columns(change) == {"mode": ("shadow", "run")}
+
+
+def test_what_a_file_says_about_mode_pause_and_time_is_remembered() -> None:
+    text = "jobs: {n: {task: t, mode: run}, m: {task: t, run_at: 2027-01-01 00:00Z}, k: {task: t}}"
+    found = difference(text, stored(text))
+    assert [(one.name, one.remembered.decides) for one in found.declared] == [("n", ("mode",)), ("m", ())]
+    kept = {entry.key: entry.remembered for entry in found.declared}
+    assert difference(text, replace(stored(text), remembered=kept)).declared == ()
 
 
 def test_what_is_over_is_not_made_again() -> None:
     once = "jobs: {n: {task: t, run_at: 2026-01-01 00:00Z, delete_after_run: true}}"
     assert actions(difference(once, EMPTY)) == [("add", "job", "n")]
-    assert actions(difference(once, State(NOW, {}, {NIGHTLY: "ops"}))) == []
+    done = State(NOW, {}, {}, done={"n": datetime(2026, 1, 1, tzinfo=UTC)})
+    found = difference(once, done)
+    assert (actions(found), len(found.remarks)) == ([], 1)
+    assert "has run and deleted itself" in found.remarks[0] and found.remarks[0].endswith(": job n")
+    assert actions(difference(once.replace("2026-01", "2027-01"), done)) == [("add", "job", "n")]
+    assert difference("jobs: {}", done, prune=True).gone == (("done", "n"),)
+    # somebody has made another job of that name
+    other = stored("jobs: {n: {task: u}}", None)
+    assert actions(difference(once, replace(other, done=done.done))) == [("refuse", "job", "n")]
     pause = f"pauses: [{{what: all, resume_at: '{NOW - timedelta(hours=1)}'}}]"
     assert actions(difference(pause, EMPTY)) == []
     assert actions(difference(pause.replace("09:00", "11:00"), EMPTY)) == [("add", "pause", "all")]
@@ -150,7 +188,7 @@ def test_entries_whose_objects_are_gone_are_forgotten_with_prune() -> None:
     gone: Key = (What.QUEUE, "q")
     state = State(NOW, {}, {gone: "ops"})
     assert difference("jobs: {}", state).gone == ()
-    assert difference("jobs: {}", state, prune=True).gone == (gone,)
+    assert difference("jobs: {}", state, prune=True).gone == (("queue", "q"),)
 
 
 @pytest.mark.parametrize(

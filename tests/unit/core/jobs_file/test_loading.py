@@ -192,3 +192,30 @@ def test_values_are_bounded(column: str, value: Any) -> None:
 
     with pytest.raises(InputError, match=f"jobs.n.{column}: "):
         load(Document("j", {"jobs": {"n": {"task": "t", column: value}}}, {}))
+
+
+def test_the_defaults_of_all_jobs_together_are_bounded() -> None:
+    jobs = "".join(f"  n{n}: {{task: t}}\n" for n in range(1100))
+    with pytest.raises(
+        InputError, match=r"^jobs\.yaml:1: defaults: are more than 64 MiB of text, for all jobs together"
+    ):
+        file_of(f"defaults: {{description: {'x' * 65_000}}}\njobs:\n{jobs}")
+
+
+def test_times_of_the_day_on_one_date_are_bounded() -> None:
+    def calendar(times: int) -> str:
+        dates = "from: 2027-01-0{}, until: 2027-01-03"
+        clocks = [f"from_time: '00:{n % 60:02}:{n // 60}0', until_time: '24:00'" for n in range(times)]
+        found = [f"{{{dates.format(1 + n % 3)}, {clock}}}" for n, clock in enumerate(clocks)]
+        return f"calendars: {{c: {{times: [{', '.join(found)}]}}}}"
+
+    assert len(file_of(calendar(100)).entries) == 1
+    with pytest.raises(InputError, match="101 times of the day on one date; at most 100 are allowed"):
+        file_of(calendar(101))
+
+
+def test_numbers_are_compared_as_jsonb_does() -> None:
+    """jsonb has the digits that the text has: 6.02e23 is 602 with 21 zeros, and the nearest binary number is not."""
+    (one,) = file_of("jobs: {n: {task: t, args: {n: 6.02e23}}}").entries.values()
+    (other,) = file_of(f"jobs: {{n: {{task: t, args: {{n: 602{'0' * 21}}}}}}}").entries.values()
+    assert one.values["args"] == other.values["args"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,3 +87,26 @@ jobs:
 def test_json_is_yaml() -> None:
     data = RandomValues(7).file(3)
     assert file_of(json.dumps(data, ensure_ascii=False)).entries.keys() == load(Document("x", data, {})).entries.keys()
+
+
+def test_what_a_file_cannot_name_is_left_out_with_a_remark() -> None:
+    state = state_of(
+        file_of("queues: {mail: {}}\nlimits: {l: {}}\npauses: [{what: queue, name: mail}, {what: all}]"), None
+    )
+    names = iter([" mail", "job:7", "queue a\nb", "all"])
+    found = [replace(one, name=next(names)) for one in state.stored.values()]
+    shown, remarks = dump(found, None)
+    assert shown == {"pauses": [{"what": "all"}]}
+    assert [remark.partition(": ")[2] for remark in remarks] == [
+        "name: must not begin or end with a space",
+        "name: job is kept for the limits that jobs have (concurrency_limit)",
+        "name: must not contain control characters"]  # fmt: skip
+
+
+def test_a_mode_or_pause_that_the_file_names_is_exported() -> None:
+    """Else the file that is written would leave it to operators."""
+    state = state_of(file_of("jobs: {n: {task: t, schedule: '@daily'}, m: {task: t, schedule: '@daily'}}"), "ops")
+    n, m = state.stored.values()
+    shown, _ = dump([replace(n, decides=("mode", "paused")), m], None)
+    given = {"task": "t", "schedule": "@daily"}
+    assert shown["jobs"] == {"n": {**given, "mode": "run", "paused": False}, "m": given}

@@ -57,7 +57,7 @@ def test_an_alias_stands_for_its_value() -> None:
         ("? [a]\n: 1", "a key must be a text"),
         ("? {a: 1}\n: 1", "a key must be a text"),
         ("a: &k x\n*k : 1", "a key must be a text, not an alias"),
-        ("a: 1\n---\nb: 2", "jobs.yaml:2: a file of jobs is one document"),
+        ("a: 1\n---\nb: 2", "jobs.yaml:2: a jobs file is one document"),
         ("a: .inf", "jobs.yaml:1: a: .inf is not a finite number"),
         ("a: 1e999", "1e999 is not a finite number"),
         ("a: [1, 2", "jobs.yaml:2: is not YAML: "),
@@ -102,7 +102,7 @@ def test_depth_and_size_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InputError, match=r"nested|is not YAML"):
             data("[" * depth + "]" * depth)
     monkeypatch.setattr(document, "MOST_BYTES", 10)
-    with pytest.raises(InputError, match="the most for a file of jobs"):
+    with pytest.raises(InputError, match="the most for a jobs file"):
         data("a: 23456789")
 
 
@@ -136,3 +136,18 @@ def test_any_sequence_of_tokens_is_read_or_refused(tokens: list[str]) -> None:
         data("".join(tokens))
     except InputError as refusal:
         assert "\n" not in str(refusal)
+
+
+def test_the_text_of_aliases_is_bounded() -> None:
+    text = f"x-a: &a {'y' * 2**20}\njobs: [" + ", ".join(["*a"] * 70) + "]"
+    with pytest.raises(
+        InputError, match=r"^jobs\.yaml:2: the file has more than 64 MiB of text, aliases counted in full"
+    ):
+        data(text)
+    assert len(data(text.replace(", *a" * 10 + "]", "]"))["jobs"]) == 60
+
+
+def test_the_line_of_a_character_that_yaml_does_not_allow() -> None:
+    """The C parser counts bytes."""
+    with pytest.raises(InputError, match=r"^jobs\.yaml:2: is not YAML: "):
+        data("a: " + "é" * 40 + "\nb: \x07\n\n\nc: d")
