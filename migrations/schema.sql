@@ -179,6 +179,7 @@ CREATE TABLE pgsched.calendars (
     created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     version uuid NOT NULL DEFAULT gen_random_uuid(),
     replan boolean NOT NULL DEFAULT false,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     CONSTRAINT calendars_pkey PRIMARY KEY (name),
     CONSTRAINT calendars_description CHECK (length(description) <= 65536),
     CONSTRAINT calendars_name CHECK (length(name) >= 1 AND length(name) <= 200)
@@ -201,9 +202,13 @@ CREATE TABLE pgsched.file_entries (
     what text NOT NULL,
     name text NOT NULL,
     declared_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
-    CONSTRAINT file_entries_pkey PRIMARY KEY (what, name),
+    object_id bigint,
+    decides text[] NOT NULL DEFAULT '{}'::text[],
+    run_at timestamp with time zone,
+    CONSTRAINT file_entries_pkey PRIMARY KEY (owner, what, name),
+    CONSTRAINT file_entries_decides CHECK (decides <@ '{mode,paused}'::text[] AND cardinality(decides) <= 2),
     CONSTRAINT file_entries_name CHECK (length(name) <= 500),
-    CONSTRAINT file_entries_what CHECK (what = ANY (ARRAY['job'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'calendar'::text, 'retention'::text, 'alerts'::text]))
+    CONSTRAINT file_entries_what CHECK (what = ANY (ARRAY['job'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'calendar'::text, 'retention'::text, 'alerts'::text, 'done'::text]))
 );
 
 CREATE TABLE pgsched.file_owners (
@@ -1091,7 +1096,7 @@ AS $function$
 BEGIN
     PERFORM pgsched.note(TG_ARGV[0], 'file', c.owner, jsonb_build_object('objects', c.objects, 'some', to_jsonb(c.some)))
     FROM (SELECT e.owner, count(*) AS objects, (array_agg(e.what || ' ' || e.name ORDER BY e.what, e.name))[:20] AS some
-          FROM changed e GROUP BY e.owner) c;
+          FROM changed e WHERE e.what <> 'done' GROUP BY e.owner) c;
     RETURN NULL;
 END $function$;
 
@@ -2935,15 +2940,18 @@ BEGIN
     END CASE;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.file_entries_of_calendars()
+CREATE OR REPLACE FUNCTION pgsched.file_entries_object()
  RETURNS trigger
  LANGUAGE plpgsql
- SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    DELETE FROM pgsched.file_entries e USING gone g WHERE e.what = 'calendar' AND e.name = g.name;
-    RETURN NULL;
+    IF NEW.what = 'job' THEN
+        NEW.object_id := (SELECT j.id FROM pgsched.jobs j WHERE j.name = NEW.name);
+    ELSIF NEW.what = 'calendar' THEN
+        NEW.object_id := (SELECT c.id FROM pgsched.calendars c WHERE c.name = NEW.name);
+    END IF;
+    RETURN NEW;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.file_entries_of_jobs()
@@ -2953,8 +2961,27 @@ CREATE OR REPLACE FUNCTION pgsched.file_entries_of_jobs()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
+    DELETE FROM pgsched.file_entries d USING gone g, pgsched.file_entries e
+    WHERE e.what = 'job' AND e.name = g.name AND e.object_id = g.id AND d.what = 'done' AND (d.owner, d.name) = (e.owner, e.name)
+        AND g.delete_after_run AND g.schedule IS NULL AND g.next_run_at IS NULL;
+    UPDATE pgsched.file_entries e SET what = 'done' FROM gone g
+    WHERE e.what = 'job' AND e.name = g.name AND e.object_id = g.id
+        AND g.delete_after_run AND g.schedule IS NULL AND g.next_run_at IS NULL;
     DELETE FROM pgsched.file_entries e USING gone g
-    WHERE e.what = 'job' AND e.name = g.name AND NOT (g.delete_after_run AND g.schedule IS NULL AND g.next_run_at IS NULL);
+    WHERE e.what = 'job' AND e.name = g.name AND e.object_id = g.id;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.file_entries_of_others()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    DELETE FROM pgsched.file_entries e USING (SELECT to_jsonb(o) AS row FROM gone o) g
+    WHERE e.what = TG_ARGV[0] AND (e.object_id IS NULL OR e.object_id = (g.row ->> 'id')::bigint)
+        AND e.name = btrim(CASE TG_ARGV[0] WHEN 'pause' THEN g.row ->> 'what' ELSE '' END || ' ' || (g.row ->> 'name'));
     RETURN NULL;
 END $function$;
 
@@ -2965,8 +2992,10 @@ CREATE OR REPLACE FUNCTION pgsched.file_entries_renamed()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    DELETE FROM pgsched.file_entries WHERE what = TG_ARGV[0] AND name = NEW.name;
-    UPDATE pgsched.file_entries SET name = NEW.name WHERE what = TG_ARGV[0] AND name = OLD.name;
+    DELETE FROM pgsched.file_entries
+    WHERE what = TG_ARGV[0] AND name = NEW.name AND object_id IS DISTINCT FROM NEW.id;  -- its object is gone
+    UPDATE pgsched.file_entries SET name = NEW.name
+    WHERE what = TG_ARGV[0] AND name = OLD.name AND object_id = NEW.id;
     RETURN NULL;
 END $function$;
 
@@ -5747,7 +5776,8 @@ CREATE OR REPLACE FUNCTION pgsched.may_use_file(role name)
  STABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = $1 AND pg_has_role(current_user, r.oid, 'MEMBER'))
+    SELECT NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = $1)
+        OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = $1 AND pg_has_role(current_user, r.oid, 'MEMBER'))
         OR EXISTS (SELECT FROM pg_roles o JOIN pg_roles r ON r.rolname = $1
                    WHERE o.rolname = 'pgsched_operator' AND pg_has_role(current_user, o.oid, 'MEMBER')
                      AND pg_has_role(r.oid, o.oid, 'MEMBER'))
@@ -8964,7 +8994,7 @@ CREATE INDEX dependencies_any ON pgsched.dependencies USING btree (run_id, state
 CREATE INDEX dependencies_backward ON pgsched.dependencies USING btree (run_id) WHERE parent_id > run_id AND state = 'open'::text;
 CREATE INDEX dependencies_parent ON pgsched.dependencies USING btree (parent_id);
 CREATE INDEX dependencies_unmet ON pgsched.dependencies USING btree (run_id, state, parent_id) WHERE state <> 'met'::text AND NOT any_of;
-CREATE INDEX file_entries_owned ON pgsched.file_entries USING btree (owner);
+CREATE UNIQUE INDEX file_entries_declared ON pgsched.file_entries USING btree (what, name) WHERE what <> 'done'::text;
 CREATE INDEX item_consumers_of_session ON pgsched.item_consumers USING btree (session);
 CREATE INDEX item_consumers_waiting ON pgsched.item_consumers USING btree (queue, waiting_since) WHERE waiting_since IS NOT NULL;
 CREATE INDEX item_queues_of_owner ON pgsched.item_queues USING btree (owner);
@@ -9035,11 +9065,12 @@ CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.calendar_times REFERENCING
 CREATE TRIGGER f_audit_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_calendar_times();
 CREATE TRIGGER a_check BEFORE INSERT OR UPDATE OF name, description, owner, created_at ON pgsched.calendars FOR EACH ROW EXECUTE FUNCTION pgsched.calendars_before();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, description, owner ON pgsched.calendars FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('calendar');
-CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.calendars REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.file_entries_of_calendars();
+CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.calendars REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.file_entries_of_others('calendar');
 CREATE TRIGGER g_file_entries_renamed AFTER UPDATE OF name ON pgsched.calendars FOR EACH ROW WHEN (old.name <> new.name) EXECUTE FUNCTION pgsched.file_entries_renamed('calendar');
 CREATE TRIGGER a_hold_back AFTER INSERT ON pgsched.dependencies REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_insert();
 CREATE TRIGGER a_look_again AFTER DELETE ON pgsched.dependencies REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_delete();
 CREATE TRIGGER a_no_update BEFORE UPDATE OF run_id, parent_id ON pgsched.dependencies FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_no_update();
+CREATE TRIGGER a_object BEFORE INSERT OR UPDATE OF owner ON pgsched.file_entries FOR EACH ROW EXECUTE FUNCTION pgsched.file_entries_object();
 CREATE TRIGGER f_audit_delete AFTER DELETE ON pgsched.file_entries REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_file_entries('deleted');
 CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.file_entries REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_file_entries('created');
 CREATE TRIGGER f_audit_update AFTER UPDATE ON pgsched.file_entries REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_file_entries('changed');
@@ -9071,12 +9102,15 @@ CREATE TRIGGER a_met BEFORE UPDATE OF run_id ON pgsched.kept_keys FOR EACH ROW W
 CREATE TRIGGER f_audit AFTER DELETE ON pgsched.kept_keys FOR EACH ROW WHEN (old.run_id IS NOT NULL AND old.expires_at > clock_timestamp()) EXECUTE FUNCTION pgsched.audit_keys();
 CREATE TRIGGER a_changed BEFORE INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight, declared_by ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('limit');
+CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.limits REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.file_entries_of_others('limit');
 CREATE TRIGGER a_notify AFTER DELETE OR UPDATE OF what, name, paused_at, paused_by, reason, resume_at ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.pauses_notify();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF what, name, paused_at, paused_by, reason, resume_at ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('pause');
+CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.pauses REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.file_entries_of_others('pause');
 CREATE TRIGGER a_gate BEFORE INSERT OR UPDATE OF name, concurrency_limit, rate, rate_period, rate_burst, max_depth, on_full, fair, ageing ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.queues_gate();
 CREATE TRIGGER a_refuse_keep BEFORE INSERT OR UPDATE OF keep ON pgsched.queues FOR EACH ROW WHEN (new.keep IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_keep();
 CREATE TRIGGER b_removed BEFORE DELETE ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, concurrency_limit, rate, rate_period, rate_burst, max_depth, on_full, fair, ageing, keep ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('queue');
+CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.queues REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.file_entries_of_others('queue');
 CREATE TRIGGER a_refuse_keep BEFORE INSERT OR UPDATE OF keep ON pgsched.retention FOR EACH ROW EXECUTE FUNCTION pgsched.refuse_keep();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.retention FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('retention');
 CREATE TRIGGER a_check_insert BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.checked IS NOT TRUE) EXECUTE FUNCTION pgsched.runs_before_insert();
@@ -9178,6 +9212,7 @@ COMMENT ON COLUMN pgsched.calendars.owner IS 'The role that made it.';
 COMMENT ON COLUMN pgsched.calendars.created_at IS 'When it was made.';
 COMMENT ON COLUMN pgsched.calendars.version IS 'Kept by pgsched: another one with each change of its times.';
 COMMENT ON COLUMN pgsched.calendars.replan IS 'Kept by pgsched: its times have changed, and the leader has not planned its jobs again yet.';
+COMMENT ON COLUMN pgsched.calendars.id IS 'One that is deleted and made again has another.';
 COMMENT ON TABLE pgsched.dependencies IS 'run_id waits for parent_id. INSERT rows before the run has started; DELETE takes one back.';
 COMMENT ON COLUMN pgsched.dependencies.run_id IS 'The run that waits.';
 COMMENT ON COLUMN pgsched.dependencies.parent_id IS 'The run that it waits for.';
@@ -9186,9 +9221,12 @@ COMMENT ON COLUMN pgsched.dependencies.any_of IS 'Of all edges of a run that say
 COMMENT ON SEQUENCE pgsched.fences IS 'The number of each grant of a lock. Never reset.';
 COMMENT ON TABLE pgsched.file_entries IS 'What files of jobs declare (pgsched apply). No other file changes it.';
 COMMENT ON COLUMN pgsched.file_entries.owner IS 'The owner of the file.';
-COMMENT ON COLUMN pgsched.file_entries.what IS 'job, queue, limit, pause, calendar, retention or alerts.';
+COMMENT ON COLUMN pgsched.file_entries.what IS 'job, queue, limit, pause, calendar, retention or alerts. done: a job that ran once and deleted itself.';
 COMMENT ON COLUMN pgsched.file_entries.name IS 'Its name. Of a pause what and name, of retention "everything".';
 COMMENT ON COLUMN pgsched.file_entries.declared_at IS 'When the file began to declare it.';
+COMMENT ON COLUMN pgsched.file_entries.object_id IS 'The id of the job or calendar: one of the same name that is made later is not the file''s.';
+COMMENT ON COLUMN pgsched.file_entries.decides IS 'Which of the columns mode and paused of a job the file names.';
+COMMENT ON COLUMN pgsched.file_entries.run_at IS 'The run_at that the file names. After the job has deleted itself, another one makes it again.';
 COMMENT ON TABLE pgsched.file_owners IS 'Owners of files of jobs (pgsched apply --owner).';
 COMMENT ON COLUMN pgsched.file_owners.name IS 'What --owner says.';
 COMMENT ON COLUMN pgsched.file_owners.role IS 'The role that used the name first. Who may not act for it may not use the name.';
