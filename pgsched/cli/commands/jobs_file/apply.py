@@ -47,8 +47,8 @@ def apply(
     """Make jobs, queues, limits, pauses, calendars, retention and alerts as a file says: all of it, or nothing.
 
     A file owns what it declared, and changes nothing else: what exists and is not its own is refused. The changes are
-    shown and confirmed first. A second apply finds nothing to change. `pgsched plan` shows more. A file that cannot be
-    read ends with exit code 2, too: under --json the code of the error is input_error then, and drift for --check.
+    shown and confirmed first. A second apply finds nothing to change. `pgsched plan` shows more. A file with an error
+    ends with exit code 2, too. Under --json the code of its error is input_error, and that of a difference drift.
 
     \b
     Example:

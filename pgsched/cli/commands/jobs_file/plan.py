@@ -32,9 +32,9 @@ def plan(
 ) -> None:
     """Show what `pgsched apply` would change; nothing is written.
 
-    Shows the next five slots, before and after, of each job that is new, whose slots or calendar change, or that begins
-    or ends to run them (mode, paused); what clock changes do to new and changed schedules; and, if anything changes,
-    which jobs start in the same minute in the coming week. Exit code 1 if the file would be refused.
+    Shows the next five slots, before and after, of each job that is new, or whose slots, mode or pause change. Shows
+    what clock changes do to new and changed schedules. If anything changes, shows which jobs start in the same minute
+    in the coming week. Exit code 1 if the file would be refused.
 
     \b
     Example:
