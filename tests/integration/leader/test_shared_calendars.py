@@ -23,8 +23,7 @@ from tests.support.fleet import one
 from tests.support.waiting import wait_until
 
 DAY = timedelta(days=1)
-BERLIN = "Europe/Berlin"
-NEXT, PREVIOUS = "next_business_day", "previous"
+BERLIN, NEXT, PREVIOUS = "Europe/Berlin", "next_business_day", "previous"
 
 
 def at(days: int, hour: int = 9) -> datetime:
