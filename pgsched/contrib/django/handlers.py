@@ -17,7 +17,7 @@ import inspect
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -182,7 +182,9 @@ def note_stopped(app: Any, run: Run, error: BaseException) -> None:
         info = app.run(run.id).info()
         task = app.declared_task(run.task)
         result = result_of(info, task, task.get_backend())
-        if result.status != TaskResultStatus.FAILED:  # the worker has not written the outcome yet
+        if result.status != TaskResultStatus.FAILED:  # the worker writes the outcome now: it may be among the attempts
+            earlier = [row for row in info.attempts if row["attempt"] < run.attempt]
+            result = result_of(replace(info, attempts=earlier), task, task.get_backend())
             end_badly(result, error)
         signals.task_finished.send_robust(type(task.get_backend()), task_result=result)
     finally:
