@@ -59,7 +59,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM pgsched.file_entries e USING (SELECT to_jsonb(o) AS row FROM gone o) g
     WHERE e.what = TG_ARGV[0] AND (e.object_id IS NULL OR e.object_id = (g.row ->> 'id')::bigint)
-        AND e.name = btrim(CASE TG_ARGV[0] WHEN 'pause' THEN g.row ->> 'what' ELSE '' END || ' ' || (g.row ->> 'name'));
+        AND e.name = CASE TG_ARGV[0] WHEN 'pause' THEN concat_ws(' ', g.row ->> 'what', nullif(g.row ->> 'name', ''))
+                     ELSE g.row ->> 'name' END;
     RETURN NULL;
 END $$;
 CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.calendars REFERENCING OLD TABLE AS gone

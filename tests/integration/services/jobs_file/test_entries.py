@@ -90,3 +90,12 @@ def test_a_name_of_a_role_that_is_gone_belongs_to_nobody(db: psycopg.Connection[
     apply(db, "jobs: {n: {task: t}}")
     db.execute("UPDATE pgsched.file_owners SET role = 'nobody_has_this'")
     assert actions(apply(db, "jobs: {n: {task: u}}")) == ["change n"]
+
+
+def test_the_end_of_a_queue_ends_no_entry_of_a_name_without_its_spaces(db: psycopg.Connection[Any]) -> None:
+    apply(db, "queues: {q: {fair: true}}\npauses: [{what: queue, name: q}]")
+    db.execute("INSERT INTO pgsched.queues (name) VALUES (' q ')")
+    db.execute("INSERT INTO pgsched.pauses (what, name) VALUES ('queue', 'q ')")
+    db.execute("DELETE FROM pgsched.queues WHERE name = ' q '")
+    db.execute("DELETE FROM pgsched.pauses WHERE name = 'q '")
+    assert column(db, ENTRIES) == ["pause queue q", "queue q"]
