@@ -77,12 +77,12 @@ UPDATE pgsched.jobs SET paused = false, resume_from = %(resume_from)s WHERE name
 -- name: job_monitored
 -- return what a monitor of a job outside has to know, with the defaults of alerts.
 -- params: id bigint
--- returns: (name, schedule, timezone, is_bounded: it has no runs at some slots, or will end, alert_after_failures,
+-- returns: (name, schedule, timezone, has_gaps_or_end: it has no runs at some slots, or will end, alert_after_failures,
 --          max_lateness_s, max_duration_s: of an attempt, or until a slot has succeeded), or no row
 -- locks: none
 SELECT j.name, j.schedule, j.timezone,
     j.calendar IS NOT NULL OR j.ends_at IS NOT NULL OR j.max_runs IS NOT NULL
-        OR EXISTS (SELECT FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS is_bounded,
+        OR EXISTS (SELECT FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS has_gaps_or_end,
     nullif(coalesce(j.alert_after_failures, d.alert_after_failures), 0) AS alert_after_failures,
     extract(epoch FROM nullif(coalesce(j.max_lateness, d.max_lateness), '0'))::float8 AS max_lateness_s,
     extract(epoch FROM coalesce(nullif(coalesce(j.max_duration, d.max_duration), '0'), j.timeout,

@@ -206,7 +206,7 @@ def monitor_of(job: Mapping[str, Any]) -> dict[str, Any] | None:
     The margin of a check-in is `max_lateness`, its longest run `max_duration` (else `timeout`, else `finish_by`), and
     the failures until an issue `alert_after_failures`. Sentry counts all of them in whole minutes.
     """
-    if job["is_bounded"] or (schedule := schedule_of(job["schedule"] or "")) is None:
+    if job["has_gaps_or_end"] or (schedule := schedule_of(job["schedule"] or "")) is None:
         return None
     found: dict[str, Any] = {"schedule": schedule, "timezone": job["timezone"]}
     if job["max_lateness_s"] is not None:

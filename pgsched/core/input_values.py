@@ -95,13 +95,15 @@ def parse_option_duration(option: str, text: str) -> timedelta:
 
 def refuse_time_of_day(column: str, value: Any) -> None:
     """Raise InputError for a length of time that is written as a time of the day, such as `06:00`."""
-    if isinstance(value, str) and TIME_OF_DAY.fullmatch(value.strip()):
-        raise InputError(f"{column}: {time_of_day_problem(value)}", column)
+    if (problem := time_of_day_problem(value)) is not None:
+        raise InputError(f"{column}: {problem}", column)
 
 
-def time_of_day_problem(text: str) -> str:
-    """Return what is wrong with a time of the day where a length of time is expected."""
-    return f"\"{text.strip()}\" is a time of the day: give a length of time after the slot, such as '4 hours'"
+def time_of_day_problem(value: Any) -> str | None:
+    """Return what is wrong with a length of time that is written as a time of the day; None for any other value."""
+    if not isinstance(value, str) or not TIME_OF_DAY.fullmatch(value.strip()):
+        return None
+    return f"\"{value.strip()}\" is a time of the day: give a length of time after the slot, such as '4 hours'"
 
 
 def read_length(text: str) -> timedelta | None:

@@ -36,7 +36,7 @@ WRAPPERS = {"nice": ("-n",), "ionice": ("-c", "-n"), "timeout": ("-k", "-s"), "f
 # Of these the first argument that is no option is no program either: a time, or the file of a lock.
 WITH_AN_ARGUMENT = {"timeout", "flock", "chrt"}
 INTERPRETERS = re.compile(r"(?:ba|da|k|z|a)?sh|python[\d.]*|perl[\d.]*|ruby[\d.]*|php[\d.]*|node|java|pwsh")
-# Programs that start another one and end, with the options of which one has to be given for that.
+# Programs that leave another program running when they end: always (no options here), or with one of these options.
 DETACHING: dict[str, set[str]] = {
     "setsid": set(), "disown": set(), "daemonize": set(), "start-stop-daemon": {"-b", "--background"},
     "screen": {"-d", "-dm", "-dmS", "-md", "-mdS"}, "tmux": {"-d"},

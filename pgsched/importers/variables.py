@@ -1,6 +1,6 @@
-"""The variables of a command that pgsched sets itself, and so no job may have.
+"""The variables of a command whose names pgsched keeps for itself.
 
-Invariant: no job has a variable of which pgsched would refuse the run.
+Invariant: no imported job sets one of them, because a worker refuses to run such a job.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from pgsched.core.schedule.union import Union
 from pgsched.errors import ScheduleError
 
 HOURS, MINUTES = 7 * 24, 7 * 24 * 60
-PEAK = 15  # minutes of which the busiest one is kept; the offset of any zone is a multiple
+# The busiest minute of each quarter of an hour is kept. A full hour of any time zone begins with one of these quarters.
+QUARTER = 15
 FEW = 200  # slots a week that are computed one by one
 MOST_SLOTS = 150_000  # that are computed one by one, of all schedules together
 MOST_FREQUENT = 200  # schedules with more than FEW slots, each of several expressions counted UNION_COST times
@@ -62,7 +63,7 @@ class BusyMinute:
 class Collisions:
     """The starts of the coming week.
 
-    `begin`: the full hour with which it begins. `peaks`: the most starts in one minute, by PEAK minutes.
+    `begin`: the full hour with which it begins. `peaks`: the most starts in one minute, of each QUARTER of an hour.
     `starts`: how many starts there are, one of each job in a minute.
     `left_out`: jobs that start so often that they were not counted.
     """
@@ -76,7 +77,7 @@ class Collisions:
     @property
     def peaks_by_hour(self) -> tuple[int, ...]:
         """The most starts in one minute, by hour."""
-        size = 60 // PEAK
+        size = 60 // QUARTER
         return tuple(max(self.peaks[at : at + size]) for at in range(0, len(self.peaks), size))
 
 
@@ -121,9 +122,9 @@ def collide(jobs: Iterable[Mapping[str, Any]], now: datetime) -> Collisions:
         for job in group.jittered:
             counts.update(_moved(job, slots, group, begin))
         counted.append(group)
-    peaks = [0] * (MINUTES // PEAK)
+    peaks = [0] * (MINUTES // QUARTER)
     for minute, starts in counts.items():
-        peaks[minute // PEAK] = max(peaks[minute // PEAK], starts)
+        peaks[minute // QUARTER] = max(peaks[minute // QUARTER], starts)
     busiest = [(minute, starts) for minute, starts in counts.most_common(BUSIEST * 60) if starts > 1]
     busiest.sort(key=lambda one: (-one[1], one[0]))
     return Collisions(

@@ -26,7 +26,7 @@ from pgsched.core.text import did_you_mean
 
 DONE = "done"  # in file_entries, what a job is that ran once and has deleted itself
 LISTED = 5  # names in a note
-# What operators have set, and a file that does not name the column leaves so.
+# Values that an apply keeps where the file does not name the column: operators have set them. Each with its note.
 UNSAID = (
     ("paused", True, "paused, and the file does not say so (`paused: false` would resume it)"),
     ("mode", "shadow", "in mode shadow, and the file does not say so (`mode: run` would let it run)"),
@@ -77,7 +77,8 @@ class Difference:
     `left`: objects that the file declared before and does not any more; they stay, because nobody prunes.
     `unowned`: objects that are as the file says, without being the file's own.
     `gone`: entries of the file's owner that mean nothing any more, as (what, name).
-    `declared`: what becomes the file's own, or is so and is declared with other words about mode, paused or run_at.
+    `declared`: objects that become the file's own, and those for which it now says something else of mode, paused or
+    run_at.
     `remarks`: what a reader of the file may take for something else.
     """
 

@@ -42,7 +42,9 @@ NEW_LINE = re.compile(
 STARTED = re.compile(r"\([^()]{0,100}\) CMD \((?:\[\d+\] )?(?P<command>.*)", re.ASCII)
 STARTED_BUSYBOX = re.compile(r"(?:FILE [^ ]+ )?USER [^ ]+ pid +\d+ cmd (?P<command>.*)", re.ASCII)
 IS_CRON = re.compile(PROGRAM, re.ASCII | re.IGNORECASE)
-MOST_LINES = 100  # the last ones, of which one has a time: a message of several lines, or one that is cut, has none
+# How many of the last lines are looked at for the time at which the log ends. A line that is cut has no time, nor has
+# any but the first line of a message of several lines.
+LAST_LINES = 100
 BYTES = (b'"MESSAGE":[', b'"MESSAGE": [')
 
 
@@ -59,7 +61,7 @@ class SyslogReader:
 
     def read(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Start]:
         """Yield the starts in the order of the lines."""
-        last = deque[bytes](maxlen=MOST_LINES)
+        last = deque[bytes](maxlen=LAST_LINES)
         for _, line in lines:
             last.append(line)
             if self.begin_s is None:

@@ -2,12 +2,14 @@
 
 Invariant: nothing is written, rows and bytes are bounded, and nothing runs that others have put into the database.
 
-A view would run functions of whoever made it, with the rights of whoever reads it
-(https://www.postgresql.org/docs/current/sql-createview.html), and so would a policy of row security. No scheduler keeps
-its jobs in a view, and only pg_cron has a policy, which calls no function of anybody's. A table is read alone, without
-tables that inherit from it: one may be foreign. And whoever owns a
-database may put a schema before pg_catalog in everybody's search path, with functions and operators of its own. So the
-path is only read, to find the table in it.
+A view runs functions of whoever made it, with the rights of whoever reads it
+(https://www.postgresql.org/docs/current/sql-createview.html). So does a policy of row security. No scheduler keeps its
+jobs in a view. Only pg_cron has a policy, and that one calls no function of a user.
+
+Tables that inherit from the table are not read, because one of them may be a foreign table.
+
+The owner of a database may put a schema of his before pg_catalog in everybody's search path. So the path is only read,
+to find the table in it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from pgsched.errors import InputError
 MOST_ROWS = 20_000
 MOST_BYTES = 256 * 1024 * 1024
 AT_ONCE = 200  # rows that are fetched together
-ORDINARY = "r"  # pg_class.relkind: a table, and none with partitions, of which one may be foreign
+ORDINARY = "r"  # pg_class.relkind of a table without partitions: a partition may be a foreign table
 # A standby will do, and the tables are where the user's own search path finds them.
 SETTINGS = {"default_transaction_read_only": "on", "search_path": None}
 FIND_TABLE = b"""

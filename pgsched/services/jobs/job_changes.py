@@ -93,12 +93,15 @@ def set_mode(conn: Connection[Any], name: str, mode: str) -> Row:
 
 
 def with_notes(conn: Connection[Any], job: Row, column: str) -> Row:
-    """Return the row of a job with `notes`, a list of sentences: whether a file decides this column."""
+    """Return the row of a job with `notes`: a list with a sentence if a jobs file sets this column, else empty."""
     return job | {"notes": notes_of_file(conn, job["name"], {column})}
 
 
 def notes_of_file(conn: Connection[Any], name: str, changed: Collection[str]) -> list[str]:
-    """Return a sentence if a file declares one of the changed columns, of which files remember `mode` and `paused`."""
+    """Return a sentence if a jobs file sets one of these columns, so that its next apply would undo the change.
+
+    Only for `mode` and `paused` is it remembered whether the file names them.
+    """
     found = jobs.file_decides(conn, name)
     if found is None or not (decided := sorted({*changed} & {*found["decides"]})):
         return []

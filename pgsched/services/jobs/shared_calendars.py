@@ -98,8 +98,10 @@ def import_times(conn: Connection[Any], name: str, read: ReadCalendar, *, replac
         )
     with conn.transaction():
         shared_calendars.make_calendar(conn, name, None)
-        wanted = set(map(as_typed, read.times)) if replace else set()
-        old = [key for key, one in show_calendar(conn, name).times if as_typed(one) not in wanted] if replace else []
+        old: list[int] = []
+        if replace:
+            wanted = set(map(as_typed, read.times))
+            old = [key for key, one in show_calendar(conn, name).times if as_typed(one) not in wanted]
         if old:
             shared_calendars.remove_times(conn, name, old)
         return shared_calendars.add_times(conn, name, read.times), len(old)

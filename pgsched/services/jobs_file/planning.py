@@ -185,8 +185,9 @@ def check_values(conn: Connection[Any], file: JobsFile, difference: Difference) 
 def row_to_check(change: Change) -> dict[str, Any]:
     """Return the row of a job with something right in the columns that need no check."""
     row = job_row(change) | CHECKED_HERE
-    with_interval = row["overlap"] in {"replace", "terminate"}  # jitter must be shorter than that of `@every`
-    return row if row["schedule"] is None or with_interval else row | ANY_SCHEDULE
+    # under these policies the database compares the jitter with the interval of `@every`
+    needs_schedule = row["overlap"] in {"replace", "terminate"}
+    return row if row["schedule"] is None or needs_schedule else row | ANY_SCHEDULE
 
 
 def check_removed_calendars(conn: Connection[Any], difference: Difference) -> None:

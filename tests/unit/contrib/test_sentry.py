@@ -10,7 +10,7 @@ pytest.importorskip("sentry_sdk")
 
 from pgsched.contrib.sentry import monitor_of, schedule_of, slug_of
 
-NOTHING = {"is_bounded": False, "alert_after_failures": None, "max_lateness_s": None, "max_duration_s": None}
+NOTHING = {"has_gaps_or_end": False, "alert_after_failures": None, "max_lateness_s": None, "max_duration_s": None}
 
 
 def job(**columns: Any) -> dict[str, Any]:
@@ -46,7 +46,8 @@ def test_lengths_of_time_are_whole_minutes() -> None:
     assert (found["checkin_margin"], found["max_runtime"], found["failure_issue_threshold"]) == (2, 1, 2)
     assert monitor_of(job()) == {"schedule": {"type": "crontab", "value": "0 2 * * *"}, "timezone": "UTC"}
     assert monitor_of(job(schedule=None)) is None
-    assert monitor_of(job(is_bounded=True)) is None, "a calendar, excluded dates, an end: Sentry would miss runs there"
+    bounded = job(has_gaps_or_end=True)
+    assert monitor_of(bounded) is None, "a calendar, excluded dates, an end: Sentry would miss runs there"
 
 
 @pytest.mark.parametrize(("name", "slug"), [("nightly", "nightly"), ("a_b-c", "a_b-c")])

@@ -12,7 +12,7 @@ from pgsched.cli.commands.jobs_file.changes import describe_counts, notes, print
 from pgsched.cli.messages import print_note
 from pgsched.cli.output.printing import format_cell
 from pgsched.cli.times import to_zone
-from pgsched.core.jobs_file.collisions import MANY, PEAK, BusyMinute, Collisions
+from pgsched.core.jobs_file.collisions import MANY, QUARTER, BusyMinute, Collisions
 from pgsched.core.jobs_file.coming import ClockChange, Slots, is_excluded
 from pgsched.core.jobs_file.difference import LISTED
 from pgsched.core.jobs_file.model.columns import What
@@ -108,12 +108,12 @@ def print_collisions(found: Collisions) -> None:
 def heat_map(begin: datetime, peaks: tuple[int, ...]) -> list[tuple[str, list[int]]]:
     """Return the rows of the map: a weekday, and the most starts in a minute of each hour of the shown zone.
 
-    `peaks`: by PEAK minutes. The first weekday is that of `begin`. Where clocks go back, an hour has the largest
-    figure.
+    `peaks`: one for each QUARTER of an hour. The first weekday is that of `begin`. Where clocks go back, an hour has
+    the largest figure.
     """
     rows: dict[int, list[int]] = {}
     for at, count in enumerate(peaks):
-        local = to_zone((begin + timedelta(minutes=at * PEAK)).astimezone(UTC))
+        local = to_zone((begin + timedelta(minutes=at * QUARTER)).astimezone(UTC))
         row = rows.setdefault(local.weekday(), [0] * 24)
         row[local.hour] = max(row[local.hour], count)
     return [(WEEKDAYS[day], cells) for day, cells in rows.items()]

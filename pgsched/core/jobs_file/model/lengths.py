@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pgsched.core.input_values import TIME_OF_DAY, time_of_day_problem
+from pgsched.core.input_values import time_of_day_problem
 from pgsched.core.jobs_file.model.spans import Span, read_span, span_of
 from pgsched.core.jobs_file.model.types import Type, WrongValue, shorten_value
 from pgsched.core.text import did_you_mean
@@ -30,8 +30,8 @@ class Length(Type):
     def read(self, value: Any) -> Span:
         """Read the text or number."""
         span = None
-        if self.no_time_of_day and isinstance(value, str) and TIME_OF_DAY.fullmatch(value.strip()):
-            raise WrongValue(time_of_day_problem(value))
+        if self.no_time_of_day and (problem := time_of_day_problem(value)) is not None:
+            raise WrongValue(problem)
         if isinstance(value, str):
             span = read_span(value)
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e9:
