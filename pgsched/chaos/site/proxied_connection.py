@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from pgsched.chaos.site.wire_protocol import Backend, Frontend, Request
 
 if TYPE_CHECKING:
-    from pgsched.chaos.site.proxy import Proxy
+    from pgsched.chaos.site.proxy import Loss, Proxy
 
 PIECE = 1 << 16
 MOST_PIECES = 256
@@ -28,6 +28,7 @@ class Link:
         self._client, self._server, self._proxy = client, server, proxy
         self._requests = 0  # how many requests the server has to answer
         self._lose_at: int | None = None  # cut after this many answers; until then, no answer is passed on
+        self._losing: Loss | None = None  # why, until it is counted
         self._up, self._down = asyncio.Event(), asyncio.Event()
         self._flows: list[asyncio.Task[None]] = []
         self.release()
@@ -50,6 +51,7 @@ class Link:
             for _, writer in (self._client, self._server):
                 writer.close()  # data under way is still sent: the server's last message says why it ended
         finally:
+            self._note_lost()
             for flow in self._flows:
                 flow.cancel()
             await asyncio.gather(*self._flows, return_exceptions=True)
@@ -103,12 +105,14 @@ class Link:
     def _heard_up(self, data: bytes) -> list[bytes]:
         pieces: list[bytes] = []
         for request in self.frontend.feed(data):
-            if (at := self._loss(request)) == "before":
+            loss = self._loss(request)
+            if loss is not None and loss.at == "before":
+                loss.note_lost()
                 self.cut()
                 return pieces
             self._requests += request.answered
-            if at == "after":
-                self._lose_at = self._requests
+            if loss is not None:
+                self._lose_at, self._losing = self._requests, loss
             pieces.append(request.data)
         return pieces
 
@@ -120,16 +124,23 @@ class Link:
         if self._lose_at is None:
             return [data]
         if self.backend.ready >= self._lose_at:
+            self._note_lost()
             self.cut()
         return []
 
-    def _loss(self, request: Request) -> str | None:
-        """Return "before" or "after" if the answer to this request is to be lost, otherwise None."""
+    def _note_lost(self) -> None:
+        """Count the answer that is lost now, if there is one."""
+        loss, self._losing = self._losing, None
+        if loss is not None:
+            loss.note_lost()
+
+    def _loss(self, request: Request) -> Loss | None:
+        """Return the fault that loses the answer to this request, or None."""
         for text in request.statements:
             if text.upper().startswith("BEGIN"):
                 self.transaction.clear()
         self.transaction += request.statements
-        found = next((loss.at for loss in self._proxy.losses if loss.takes(self, request.statements)), None)
+        found = next((loss for loss in self._proxy.losses if loss.takes(self, request.statements)), None)
         if any(text.upper().startswith(("COMMIT", "ROLLBACK")) for text in request.statements):
             self.transaction.clear()
         return found

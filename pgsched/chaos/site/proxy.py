@@ -44,7 +44,7 @@ class Loss:
     `statement`: a regular expression for the statement's text.
     `at`: "before" the server gets the statement, or "after" the server has done it.
     `commit`: lose the answer to the COMMIT of the transaction that contained the statement.
-    `done`: how many answers have been lost.
+    `taken`: how many requests were chosen; `done`: how many of their answers have been lost.
     """
 
     statement: str
@@ -52,21 +52,26 @@ class Loss:
     commit: bool = False
     times: int = 1
     which: Which = all_links
+    taken: int = 0
     done: int = 0
     finished: threading.Event = field(default_factory=threading.Event)
 
     def takes(self, link: Link, statements: tuple[str, ...]) -> bool:
-        """Check whether this request's answer is to be lost; if so, count it."""
-        if self.done >= self.times or not self.which(link):
+        """Check whether this request's answer is to be lost; if so, count the request."""
+        if self.taken >= self.times or not self.which(link):
             return False
         if self.commit:
             found = "COMMIT" in statements and any(re.search(self.statement, text) for text in link.transaction)
         else:
             found = any(re.search(self.statement, text) for text in statements)
-        self.done += found
+        self.taken += found
+        return found
+
+    def note_lost(self) -> None:
+        """Count an answer that is lost now: with "after", the server has done the statement."""
+        self.done += 1
         if self.done >= self.times:
             self.finished.set()
-        return found
 
     def wait(self, seconds: float) -> bool:
         """Wait until all losses have happened; return False after this many seconds."""

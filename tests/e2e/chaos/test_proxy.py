@@ -11,6 +11,7 @@ import pytest
 
 from pgsched.chaos.site.proxy import Proxy, with_application_name
 from pgsched.chaos.site.wire_protocol import Backend, Frontend
+from tests.support.sessions import BLOCKED
 from tests.support.waiting import wait_until
 
 Connect = Callable[..., psycopg.Connection]
@@ -179,6 +180,26 @@ def test_the_answer_to_a_statement_is_lost(
     assert count(near) == rows, "autocommit: done, or never heard of, when the client learns that it is cut off"
     far().execute("INSERT INTO t VALUES (%s)", [2])
     assert count(near) == rows + 1, "once, and no more"
+
+
+def test_an_answer_is_lost_only_when_the_server_has_done_the_statement(
+    proxy: Proxy, far: Connect, near: psycopg.Connection
+) -> None:
+    conn = far()
+    loss = proxy.lose_answer("INSERT INTO t")
+
+    def insert() -> None:
+        with pytest.raises(psycopg.OperationalError):
+            conn.execute("INSERT INTO t VALUES (1)")
+
+    with near.transaction():
+        near.execute("LOCK TABLE t IN EXCLUSIVE MODE")
+        asking = in_thread(insert)
+        wait_until(lambda: near.execute(BLOCKED).fetchone() == (1,))
+        assert not loss.wait(0)
+    assert loss.wait(10)
+    assert count(near) == 1
+    asking.join(10)
 
 
 def test_the_answer_to_a_prepared_statement_is_lost(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
