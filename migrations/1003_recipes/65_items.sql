@@ -373,7 +373,7 @@ BEGIN
         EXIT WHEN NOT FOUND;
         soonest := least(soonest, next);
     END LOOP;
-    SELECT least(soonest, min(s.lease_until)) INTO soonest
+    SELECT least(soonest, min(coalesce(s.ended_at, s.lease_until))) INTO soonest
     FROM pgsched.item_consumers c JOIN pgsched.sessions s ON s.id = c.session
     WHERE c.queue = item_look_at.queue AND c.session <> item_look_at.session
       AND EXISTS (SELECT FROM pgsched.items i WHERE i.queue = c.queue AND i.session = c.session);

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pgsched.errors import DatabaseUnreachable, InputError, LeaseLost
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pgsched.recipes.kazoo.client import KazooClient
 
 HIGHEST_PRIORITY = 999
+LOST_ENTRY_S = 1.0  # the queue is searched for entries of ended sessions at most five times a second
 
 
 class BaseQueue:
@@ -60,20 +62,22 @@ class Queue(BaseQueue):
     def get(self) -> bytes | None:
         """Remove the first entry, and return it; return None at once where there is none.
 
-        It waits during an outage. Raises SessionExpiredError where the session ended before the database could say
+        It waits during an outage, and up to a second for an entry that went back into the queue because the session
+        ended before it was removed. Raises SessionExpiredError where the session ended before the database could say
         whether the entry is removed.
         """
-        while (item := self.client.retry(self.client.perform, self._first)) is not None:
-            removal = Removal(item)
+        wait_s = 0.0
+        while (item := self.client.retry(self.client.perform, partial(self._first, wait_s))) is not None:
+            removal, wait_s = Removal(item), LOST_ENTRY_S
             if self.client.retry(self.client.perform, removal):
                 return value_of(item)
             if removal.was_cut_off:
                 raise SessionExpiredError(f"{self.path}: the entry may have been removed, or is handed out again")
         return None
 
-    def _first(self) -> Item | None:
+    def _first(self, wait_s: float) -> Item | None:
         try:
-            return self._items().get(0)
+            return self._items().get(wait_s)
         except TimeoutError:
             return None
 
