@@ -39,3 +39,13 @@ def statements() -> Iterator[tuple[str, str]]:
 def test_no_test_takes_the_sessions_of_another_test_for_its_own() -> None:
     found = [(path, text) for path, text in statements() if not OF_ONE_DATABASE.search(text)]
     assert found == [], "use tests/support/sessions.py"
+
+
+def test_only_one_module_shuts_databases() -> None:
+    """Who ends the sessions of a database without waiting for those that are starting leaves some of them."""
+    found = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("*.py")
+        if path.name != "test_sessions_in_tests.py" and "ALLOW_CONNECTIONS" in path.read_text()
+    }
+    assert found == {"tests/support/sessions.py", "tests/conftest.py"}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.sessions import shut
 from tests.support.waiting import wait_until
 from tests.support.web.chromium import PATIENCE_MS
 
@@ -66,16 +66,6 @@ def say(db: psycopg.Connection, run_id: int, first: int, n: int) -> None:
     db.execute("INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk) SELECT %s, 1, n, 'stdout',"
                " 'line ' || n || E'\\n' FROM generate_series(%s::int, %s::int) n",
                [run_id, first, first + n - 1])  # fmt: skip
-
-
-@contextmanager
-def shut(beside: psycopg.Connection, name: str) -> Iterator[None]:
-    """Refuse new connections to the database during the block."""
-    beside.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
-    try:
-        yield
-    finally:
-        beside.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
 
 
 @pytest.mark.long
@@ -180,10 +170,8 @@ def test_figures_that_cannot_be_updated_are_marked_as_not_live(
     expect(page.locator("#stale")).to_be_hidden()
     with (
         psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True) as beside,
-        shut(beside, db.info.dbname),
+        shut(beside, db.info.dbname, [db.info.backend_pid]),
     ):
-        db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database()"
-                   " AND pid <> pg_backend_pid()")  # fmt: skip
         expect(page.locator("#stale")).to_contain_text("Not live: the figures below are of ")
         expect(page.locator("#stale")).to_contain_text("database")
         assert page.evaluate("getComputedStyle(document.getElementById('live')).opacity") == "0.55"

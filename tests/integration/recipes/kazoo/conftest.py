@@ -9,15 +9,16 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from pgsched.recipes.kazoo import KazooClient
+from tests.support.sessions import shut
 from tests.support.waiting import wait_until
 
 Clients = Callable[..., KazooClient]
@@ -74,23 +75,7 @@ def background() -> Background:
 @pytest.fixture
 def outage(dsn: str, maintenance: psycopg.Connection[Any]) -> Outage:
     """Return a context manager: in its block the database takes no connections, and has none."""
-    name = conninfo_to_dict(dsn)["dbname"]
-
-    def allow(answer: str) -> None:
-        words = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
-        maintenance.execute(words.format(sql.Identifier(str(name)), sql.SQL(answer)))
-
-    @contextmanager
-    def block() -> Iterator[None]:
-        allow("false")
-        try:
-            ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
-            maintenance.execute(ended, [name])
-            yield
-        finally:
-            allow("true")
-
-    return block
+    return partial(shut, maintenance, str(conninfo_to_dict(dsn)["dbname"]))
 
 
 @pytest.fixture
