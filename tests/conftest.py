@@ -37,12 +37,12 @@ SERVER = pytest.StashKey["SessionServer"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--third", metavar="COMMIT", help="only the third of the tests that this commit's hash chooses")
+    parser.addoption("--third", metavar="N", help="only this third of the tests: 0, 1 or 2; a commit chooses one")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked long
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark cases as long for `few`. With --third, keep the third of the tests that the commit's hash chooses.
+    """Mark cases as long for `few`. With --third, keep that third of the tests.
 
     Over several commits every test runs.
     """
@@ -53,8 +53,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             cases[name] += 1
             if cases[name] > few.args[0]:
                 item.add_marker(pytest.mark.long)
-    if commit := config.getoption("--third"):
-        chosen = [item for item in items if zlib.crc32(f"{commit} {item.nodeid}".encode()) % 3 == 0]
+    if third := config.getoption("--third"):
+        number = int(third) if third in {"0", "1", "2"} else zlib.crc32(third.encode()) % 3
+        chosen = [item for item in items if zlib.crc32(item.nodeid.encode()) % 3 == number]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
 

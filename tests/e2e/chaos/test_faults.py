@@ -16,9 +16,10 @@ from pgsched.chaos.site.site import ChaosSites, open_sites
 from tests.support.server import chosen_programs
 
 SHORT = {"worker-killed-after-work", "leader-killed-after-insert"}
+SPEEDS = {"long-transaction", "long-transaction-for-minutes"}  # they compare rates
 FAULTS = [
-    pytest.param(one.name, marks=() if one.name in SHORT else pytest.mark.long)
-    for one in registry.load_faults().values()
+    pytest.param(name, marks=[pytest.mark.long] * (name not in SHORT) + [pytest.mark.alone] * (name in SPEEDS))
+    for name in registry.load_faults()
 ]
 
 
@@ -42,7 +43,7 @@ def test_every_promise_holds_under_the_fault(name: str, where: ChaosSites) -> No
 
 
 def test_the_short_faults_exist() -> None:
-    assert registry.load_faults().keys() >= SHORT
+    assert registry.load_faults().keys() >= SHORT | SPEEDS
 
 
 def test_every_fault_has_a_summary_that_is_short_enough_for_a_list() -> None:

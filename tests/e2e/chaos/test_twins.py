@@ -27,6 +27,7 @@ FORGET = """SET LOCAL session_replication_role = replica;
 UPDATE pgsched.jobs SET decided_until = decided_until - interval '3 seconds',
     next_run_at = next_run_at - interval '3 seconds' WHERE schedule IS NOT NULL"""
 
+TRIES = 3
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -166,8 +167,12 @@ def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: ChaosSites
     (tmp_path / "sitecustomize.py").write_text(blind)
     # Leases are renewed seldom, compared with a reap every half second.
     short = replace(fault, options=replace(fault.options, lease_s=6.0))
-    result = run_fault(short, where, 1, print, env={"PYTHONPATH": str(tmp_path)})
-    assert any("claims lost by healthy workers" in one.text for one in result.violations), result.violations
+    found: list[str] = []
+    # A worker may be quicker than the reaper, and renew its claims first.
+    while len(found) < TRIES and not any("claims lost by healthy workers" in text for text in found):
+        result = run_fault(short, where, len(found), print, env={"PYTHONPATH": str(tmp_path)})
+        found.append("; ".join(one.text for one in result.violations))
+    assert "claims lost by healthy workers" in found[-1], found
 
 
 @pytest.mark.long
